@@ -1,0 +1,5 @@
+//! The engine of Tandem: the transport that both ends share, and the client built on it.
+//!
+//! Everything that touches a socket, a clock or a task is a thin shell around `tandem-proto`.
+
+pub mod dial;

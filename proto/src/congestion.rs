@@ -1,0 +1,1 @@
+//! Congestion controllers as pure state machines; they know no QUIC library.

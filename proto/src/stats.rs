@@ -1,0 +1,135 @@
+//! The one snapshot of a session that every surface shows.
+//!
+//! Command line, control socket, metrics and the apps print these structs and nothing else, so that all of them tell the
+//! same. Every field carries its unit in its name; counters only grow within a session.
+
+use serde::{Deserialize, Serialize};
+
+use crate::mode::Mode;
+
+/// A session as its client sees it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// Where the session stands.
+    pub state: SessionState,
+    /// Why there is no connection, in words for a person; `None` while connected.
+    pub problem: Option<String>,
+    /// The relay's name or address as paired, with port.
+    pub relay: String,
+    /// How datagrams use the paths.
+    #[serde(flatten)]
+    pub mode: Mode,
+    /// The congestion controller asked for, of both directions: `cubic`, `newreno` or `bbr1`.
+    pub congestion: String,
+    /// Time since the session was established, in seconds; 0 while there is none.
+    pub uptime_s: f64,
+    /// TCP flows open now.
+    pub flows_open: u64,
+    /// TCP flows opened since the engine started.
+    pub flows_total: u64,
+    /// Smoothed round-trip time of the connection as QUIC sees it, in milliseconds.
+    pub srtt_ms: f64,
+    /// The QUIC sender's congestion window (upload), in bytes.
+    pub cwnd_bytes: u64,
+    /// From client to relay.
+    pub up: DirectionStats,
+    /// From relay to client.
+    pub down: DirectionStats,
+    /// Every path, in the order in which they were added.
+    pub paths: Vec<PathStats>,
+}
+
+/// Where a client's session stands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SessionState {
+    /// Not started, or stopped.
+    #[default]
+    Stopped,
+    /// Trying to reach the relay for the first time, or again.
+    Connecting,
+    /// Established, and at least one path carries traffic.
+    Connected,
+}
+
+/// One direction of a session, over all its paths.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct DirectionStats {
+    /// Application bytes per second over the last second, in Mbit/s.
+    pub goodput_mbps: f64,
+    /// Application bytes carried in flows.
+    pub flow_bytes: u64,
+    /// QUIC datagrams, each counted once however many copies travelled.
+    pub datagrams: u64,
+    /// Copies beyond the first of each datagram that were sent.
+    pub copies: u64,
+    /// Copies that were skipped because a path's socket could not take them.
+    pub copies_skipped: u64,
+    /// UDP payload bytes of everything sent on all paths, copies and control datagrams included.
+    pub link_bytes: u64,
+    /// Share of the datagrams of which no copy arrived, in percent, over the session.
+    pub effective_loss_percent: f64,
+}
+
+/// One path of a session.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct PathStats {
+    /// The number the client gave the path.
+    pub id: u8,
+    /// The interface's name, for example `wlan0`.
+    pub interface: String,
+    /// The local address in use.
+    pub local: String,
+    /// The relay's address on this path.
+    pub remote: String,
+    /// Whether the path carries traffic.
+    pub state: PathState,
+    /// The last problem of the path in words for a person.
+    pub problem: Option<String>,
+    /// Whether datagrams that must travel on one path travel on this one (upload).
+    pub preferred: bool,
+    /// Smoothed round-trip time, in milliseconds; `None` before the first sample.
+    pub srtt_ms: Option<f64>,
+    /// Lowest round-trip time seen, in milliseconds.
+    pub min_rtt_ms: Option<f64>,
+    /// Mean deviation of one-way delays of what arrives here, in milliseconds.
+    pub jitter_ms: f64,
+    /// Largest UDP payload known to pass, in bytes.
+    pub mtu_bytes: u16,
+    /// From client to relay.
+    pub up: PathDirection,
+    /// From relay to client.
+    pub down: PathDirection,
+}
+
+/// Whether a path can carry traffic.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PathState {
+    /// Joined and answering.
+    Up,
+    /// Asked the relay to join, no answer yet.
+    #[default]
+    Joining,
+    /// Fell silent or its socket fails; tried again.
+    Down,
+}
+
+/// One direction of one path.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct PathDirection {
+    /// Datagrams of the QUIC connection sent on this path.
+    pub datagrams: u64,
+    /// UDP payload bytes sent on this path, control datagrams included.
+    pub bytes: u64,
+    /// Delivered bytes per second over the last second, in Mbit/s.
+    pub rate_mbps: f64,
+    /// Share of the datagrams sent here that did not arrive, in percent, over about the last second.
+    pub loss_percent: f64,
+    /// The same since the session began.
+    pub total_loss_percent: f64,
+    /// How much longer than its least of the last 10 s the way through this path takes now, in milliseconds.
+    pub queue_ms: f64,
+    /// Send errors of the path's socket.
+    pub send_errors: u64,
+}
