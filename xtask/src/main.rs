@@ -1,2 +1,41 @@
-//! Placeholder.
-fn main() {}
+//! `cargo xtask`: the tasks of this workspace that take more than one cargo command.
+//!
+//! `test` is what a change must pass before it lands, and what continuous integration runs. Nothing here is shipped.
+
+mod cargo;
+mod test;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Tasks of the Tandem workspace.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Run every check: format, lints, tests, dependencies, documentation.
+    ///
+    /// Installs what this machine lacks (rustfmt, clippy, cargo-deny) and says so. Stops at the first step that
+    /// breaks and tells which steps were left out.
+    Test(test::TestArguments),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().task {
+        Task::Test(arguments) => test::run(&arguments),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("cargo xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
