@@ -8,6 +8,7 @@
 //! otherwise; rates are bytes per second inside and megabits per second in the snapshots that people read.
 
 pub mod congestion;
+pub mod keys;
 pub mod mode;
 pub mod pairing;
 pub mod stats;

@@ -1,0 +1,512 @@
+//! Control datagrams: what the path layers of the two ends tell each other beside QUIC.
+//!
+//! ```text
+//! byte 0       0 0 1 0 0 0 0 0     kind
+//! bytes 1-8    session id
+//! bytes 9-16   counter             starts at 0, grows by one with every control datagram of a direction; the nonce
+//! then         message             sealed with AES-128-GCM, the seventeen bytes above authenticated
+//! last 16      AEAD tag
+//! ```
+//!
+//! A [`Message`] is the path it travels on, three clock fields that give both ends round-trip times, and [`Frame`]s.
+//! Nothing is retransmitted: later messages supersede lost ones. Decoding bounds everything it allocates, and a message
+//! with a frame that is unknown, cut short or out of range is refused whole (`docs/PROTOCOL.md`, "Control datagrams").
+
+use bytes::{Buf, BufMut, TryGetError};
+
+use crate::keys::{DirectionKeys, SEAL_LEN, SessionId};
+use crate::mode::Copying;
+
+/// Bytes in front of the sealed message.
+pub const HEAD_LEN: usize = 17;
+
+/// Most paths of one session.
+pub const MAX_PATHS: usize = 8;
+
+/// Most bytes of one path's arrival map: 1,024 numbers.
+pub const MAX_MAP_LEN: usize = 128;
+
+/// Bytes of a challenge and its answer.
+pub const CHALLENGE_LEN: usize = 8;
+
+const KIND: u8 = 0b0010_0000;
+
+/// The number that a client gave a path, 0 to [`MAX_PATHS`] - 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PathId(pub u8);
+
+impl std::fmt::Display for PathId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "path {}", self.0)
+    }
+}
+
+/// One control datagram's content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// The path it is sent on.
+    pub path: PathId,
+    /// The sender's clock in microseconds, modulo 2^32.
+    pub clock: u32,
+    /// The newest clock heard from the other side on this path, and for how many microseconds it has been held;
+    /// `None` before any.
+    pub echo: Option<(u32, u32)>,
+    /// What it says.
+    pub frames: Vec<Frame>,
+}
+
+/// One thing that a control datagram says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Frame {
+    /// Fills the datagram up to its end.
+    Padding(u16),
+    /// Asks for any control datagram on this path.
+    Ping,
+    /// Client: this address is to carry the session.
+    Join,
+    /// Relay: prove that you receive what is sent to this address.
+    Challenge([u8; CHALLENGE_LEN]),
+    /// Client: the proof.
+    Answer([u8; CHALLENGE_LEN]),
+    /// Relay: the address carries the session.
+    Joined,
+    /// Client: the path is gone.
+    Leave(PathId),
+    /// Client: how the relay is to send; the largest sequence counts.
+    Wish {
+        /// Grows with every change.
+        sequence: u32,
+        /// How the relay's datagrams use the paths.
+        download: Copying,
+    },
+    /// Receiver of data: what arrived, on every path.
+    Report(Vec<PathReport>),
+    /// Sender of data: what was sent, so that the other side can show it.
+    Sent(SentReport),
+    /// The whole datagram is a probe of this many bytes of UDP payload.
+    MtuProbe(u16),
+    /// A probe of this many bytes arrived.
+    MtuAck(u16),
+}
+
+/// What arrived on one path; all counters are cumulative.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PathReport {
+    /// The path.
+    pub path: u8,
+    /// Framed datagrams that arrived, modulo 2^32.
+    pub datagrams: u32,
+    /// Their bytes of UDP payload.
+    pub bytes: u64,
+    /// Low 32 bits of the highest number that arrived.
+    pub highest: u32,
+    /// Sum of their relative one-way delays, in ticks, modulo 2^64.
+    pub delay_sum: u64,
+    /// Moving average of the relative one-way delay, in ticks.
+    pub delay_average: i32,
+    /// Reordering inside the path, in ticks.
+    pub reordering: u32,
+    /// How far copies on this path arrive behind the first, in ticks.
+    pub lag: u32,
+    /// Bit `i` (lowest of the first byte first) tells whether number `highest - i` arrived here.
+    pub map: Vec<u8>,
+}
+
+/// What one end has sent; all counters are cumulative.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SentReport {
+    /// QUIC datagrams, each counted once.
+    pub datagrams: u64,
+    /// Copies beyond the first.
+    pub copies: u64,
+    /// Copies skipped.
+    pub copies_skipped: u64,
+    /// Datagrams whose fate is known on every path they were sent on.
+    pub judged: u64,
+    /// Those of them of which no copy arrived.
+    pub lost: u64,
+    /// Per path.
+    pub paths: Vec<PathSent>,
+}
+
+/// What one end has sent on one path.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PathSent {
+    /// The path.
+    pub path: u8,
+    /// Framed datagrams.
+    pub datagrams: u64,
+    /// Bytes of UDP payload of everything.
+    pub bytes: u64,
+    /// Datagrams whose arrival here is known.
+    pub judged: u64,
+    /// Those of them that did not arrive here.
+    pub lost: u64,
+    /// Queueing delay, in ticks.
+    pub queue: u32,
+    /// Errors of the socket.
+    pub send_errors: u32,
+}
+
+/// A control datagram that cannot be understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ControlError {
+    /// It ends inside a field.
+    #[error("the control datagram ends inside a field")]
+    CutShort,
+    /// It has a frame of an unknown type.
+    #[error("frame type {0} is unknown: 0 to 11 are defined")]
+    UnknownFrame(u8),
+    /// A field has a value outside its range.
+    #[error("{field} is {found}, allowed is at most {most}")]
+    OutOfRange {
+        /// Which field.
+        field: &'static str,
+        /// What was found.
+        found: u64,
+        /// The largest value allowed.
+        most: u64,
+    },
+}
+
+impl From<TryGetError> for ControlError {
+    fn from(_: TryGetError) -> Self {
+        Self::CutShort
+    }
+}
+
+/// Whether a UDP payload is a control datagram by its first byte and length.
+pub fn is_control(payload: &[u8]) -> bool {
+    payload.len() >= HEAD_LEN + SEAL_LEN && payload[0] == KIND
+}
+
+/// The session that a control datagram names; `None` if the payload is none.
+pub fn session_of(payload: &[u8]) -> Option<SessionId> {
+    is_control(payload).then(|| SessionId(payload[1..9].try_into().expect("eight bytes")))
+}
+
+/// Writes and seals `message` as control datagram `counter`, in place of what `out` held.
+pub(crate) fn seal(keys: &DirectionKeys, session: SessionId, counter: u64, message: &Message, out: &mut Vec<u8>) {
+    out.clear();
+    out.put_u8(KIND);
+    out.put_slice(&session.0);
+    out.put_u64(counter);
+    message.encode(out);
+    keys.seal_control(counter, out, HEAD_LEN);
+}
+
+/// Opens a control datagram in place: its counter and message.
+///
+/// Returns `None` if it was not sealed by the other end of this session, and an error if it was but says something that
+/// this end does not understand.
+pub(crate) fn open(keys: &DirectionKeys, payload: &mut [u8]) -> Option<(u64, Result<Message, ControlError>)> {
+    if !is_control(payload) {
+        return None;
+    }
+    let (head, body) = payload.split_at_mut(HEAD_LEN);
+    let counter = u64::from_be_bytes(head[9..17].try_into().expect("eight bytes"));
+    let plain = keys.open_control(counter, head, body)?;
+    Some((counter, Message::decode(plain)))
+}
+
+impl Message {
+    /// Bytes around the frames of a message: head, path, clocks and seal.
+    pub(crate) const OVERHEAD: usize = HEAD_LEN + 13 + SEAL_LEN;
+
+    /// Appends the plain message.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u8(self.path.0);
+        out.put_u32(self.clock);
+        let (echo, held) = self.echo.unwrap_or((0, u32::MAX));
+        out.put_u32(echo);
+        out.put_u32(held);
+        for frame in &self.frames {
+            frame.encode(out);
+        }
+    }
+
+    /// Reads a plain message.
+    ///
+    /// # Errors
+    /// See [`ControlError`]; nothing of a faulty message is used.
+    pub fn decode(mut bytes: &[u8]) -> Result<Self, ControlError> {
+        let path = path_id(bytes.try_get_u8()?)?;
+        let clock = bytes.try_get_u32()?;
+        let (echo, held) = (bytes.try_get_u32()?, bytes.try_get_u32()?);
+        let mut frames = Vec::new();
+        while !bytes.is_empty() {
+            frames.push(Frame::decode(&mut bytes)?);
+        }
+        Ok(Self { path, clock, echo: (held != u32::MAX).then_some((echo, held)), frames })
+    }
+}
+
+impl Frame {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Frame::Padding(len) => {
+                out.put_u8(0);
+                out.put_bytes(0, usize::from(*len).saturating_sub(1));
+            }
+            Frame::Ping => out.put_u8(1),
+            Frame::Join => out.put_u8(2),
+            Frame::Challenge(proof) => {
+                out.put_u8(3);
+                out.put_slice(proof);
+            }
+            Frame::Answer(proof) => {
+                out.put_u8(4);
+                out.put_slice(proof);
+            }
+            Frame::Joined => out.put_u8(5),
+            Frame::Leave(path) => {
+                out.put_u8(6);
+                out.put_u8(path.0);
+            }
+            Frame::Wish { sequence, download } => {
+                out.put_u8(7);
+                out.put_u32(*sequence);
+                out.put_u8(u8::from(*download == Copying::Bicast));
+            }
+            Frame::Report(paths) => {
+                out.put_u8(8);
+                out.put_u8(paths.len() as u8);
+                for path in paths {
+                    path.encode(out);
+                }
+            }
+            Frame::Sent(sent) => {
+                out.put_u8(9);
+                sent.encode(out);
+            }
+            Frame::MtuProbe(size) => {
+                out.put_u8(10);
+                out.put_u16(*size);
+            }
+            Frame::MtuAck(size) => {
+                out.put_u8(11);
+                out.put_u16(*size);
+            }
+        }
+    }
+
+    fn decode(bytes: &mut &[u8]) -> Result<Self, ControlError> {
+        Ok(match bytes.try_get_u8()? {
+            0 => {
+                let len = bytes.len() + 1;
+                bytes.advance(bytes.len());
+                Frame::Padding(u16::try_from(len).map_err(|_| out_of_range("padding", len as u64, u16::MAX.into()))?)
+            }
+            1 => Frame::Ping,
+            2 => Frame::Join,
+            3 => Frame::Challenge(proof(bytes)?),
+            4 => Frame::Answer(proof(bytes)?),
+            5 => Frame::Joined,
+            6 => Frame::Leave(path_id(bytes.try_get_u8()?)?),
+            7 => Frame::Wish {
+                sequence: bytes.try_get_u32()?,
+                download: match bytes.try_get_u8()? {
+                    0 => Copying::Single,
+                    1 => Copying::Bicast,
+                    other => return Err(out_of_range("wished copying", other.into(), 1)),
+                },
+            },
+            8 => {
+                let count = count(bytes.try_get_u8()?)?;
+                Frame::Report((0..count).map(|_| PathReport::decode(bytes)).collect::<Result<_, _>>()?)
+            }
+            9 => Frame::Sent(SentReport::decode(bytes)?),
+            10 => Frame::MtuProbe(bytes.try_get_u16()?),
+            11 => Frame::MtuAck(bytes.try_get_u16()?),
+            other => return Err(ControlError::UnknownFrame(other)),
+        })
+    }
+}
+
+impl PathReport {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u8(self.path);
+        out.put_u32(self.datagrams);
+        out.put_u64(self.bytes);
+        out.put_u32(self.highest);
+        out.put_u64(self.delay_sum);
+        out.put_i32(self.delay_average);
+        out.put_u32(self.reordering);
+        out.put_u32(self.lag);
+        out.put_u8(self.map.len() as u8);
+        out.put_slice(&self.map);
+    }
+
+    fn decode(bytes: &mut &[u8]) -> Result<Self, ControlError> {
+        let mut report = Self {
+            path: path_id(bytes.try_get_u8()?)?.0,
+            datagrams: bytes.try_get_u32()?,
+            bytes: bytes.try_get_u64()?,
+            highest: bytes.try_get_u32()?,
+            delay_sum: bytes.try_get_u64()?,
+            delay_average: bytes.try_get_i32()?,
+            reordering: bytes.try_get_u32()?,
+            lag: bytes.try_get_u32()?,
+            map: Vec::new(),
+        };
+        let len = usize::from(bytes.try_get_u8()?);
+        if len > MAX_MAP_LEN {
+            return Err(out_of_range("arrival map length", len as u64, MAX_MAP_LEN as u64));
+        }
+        report.map.resize(len, 0);
+        bytes.try_copy_to_slice(&mut report.map)?;
+        Ok(report)
+    }
+}
+
+impl SentReport {
+    fn encode(&self, out: &mut Vec<u8>) {
+        for counter in [self.datagrams, self.copies, self.copies_skipped, self.judged, self.lost] {
+            out.put_u64(counter);
+        }
+        out.put_u8(self.paths.len() as u8);
+        for path in &self.paths {
+            out.put_u8(path.path);
+            for counter in [path.datagrams, path.bytes, path.judged, path.lost] {
+                out.put_u64(counter);
+            }
+            out.put_u32(path.queue);
+            out.put_u32(path.send_errors);
+        }
+    }
+
+    fn decode(bytes: &mut &[u8]) -> Result<Self, ControlError> {
+        let mut sent = Self {
+            datagrams: bytes.try_get_u64()?,
+            copies: bytes.try_get_u64()?,
+            copies_skipped: bytes.try_get_u64()?,
+            judged: bytes.try_get_u64()?,
+            lost: bytes.try_get_u64()?,
+            paths: Vec::new(),
+        };
+        for _ in 0..count(bytes.try_get_u8()?)? {
+            sent.paths.push(PathSent {
+                path: path_id(bytes.try_get_u8()?)?.0,
+                datagrams: bytes.try_get_u64()?,
+                bytes: bytes.try_get_u64()?,
+                judged: bytes.try_get_u64()?,
+                lost: bytes.try_get_u64()?,
+                queue: bytes.try_get_u32()?,
+                send_errors: bytes.try_get_u32()?,
+            });
+        }
+        Ok(sent)
+    }
+}
+
+fn proof(bytes: &mut &[u8]) -> Result<[u8; CHALLENGE_LEN], ControlError> {
+    let mut proof = [0; CHALLENGE_LEN];
+    bytes.try_copy_to_slice(&mut proof)?;
+    Ok(proof)
+}
+
+fn path_id(value: u8) -> Result<PathId, ControlError> {
+    if usize::from(value) < MAX_PATHS {
+        Ok(PathId(value))
+    } else {
+        Err(out_of_range("path", value.into(), MAX_PATHS as u64 - 1))
+    }
+}
+
+fn count(value: u8) -> Result<u8, ControlError> {
+    if usize::from(value) <= MAX_PATHS {
+        Ok(value)
+    } else {
+        Err(out_of_range("number of paths", value.into(), MAX_PATHS as u64))
+    }
+}
+
+fn out_of_range(field: &'static str, found: u64, most: u64) -> ControlError {
+    ControlError::OutOfRange { field, found, most }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::keys::{Role, SessionKeys};
+
+    fn any_frame() -> impl Strategy<Value = Frame> {
+        let report = (0..MAX_PATHS as u8, any::<[u32; 4]>(), any::<[u64; 2]>(), any::<i32>())
+            .prop_flat_map(|fields| (Just(fields), prop::collection::vec(any::<u8>(), 0..=MAX_MAP_LEN)))
+            .prop_map(|((path, [datagrams, highest, reordering, lag], [bytes, delay_sum], delay_average), map)| {
+                PathReport { path, datagrams, bytes, highest, delay_sum, delay_average, reordering, lag, map }
+            });
+        let path_sent = (0..MAX_PATHS as u8, any::<[u64; 4]>(), any::<[u32; 2]>()).prop_map(
+            |(path, [datagrams, bytes, judged, lost], [queue, send_errors])| PathSent {
+                path,
+                datagrams,
+                bytes,
+                judged,
+                lost,
+                queue,
+                send_errors,
+            },
+        );
+        prop_oneof![
+            Just(Frame::Ping),
+            Just(Frame::Join),
+            Just(Frame::Joined),
+            any::<[u8; 8]>().prop_map(Frame::Challenge),
+            any::<[u8; 8]>().prop_map(Frame::Answer),
+            (0..MAX_PATHS as u8).prop_map(|path| Frame::Leave(PathId(path))),
+            (any::<u32>(), any::<bool>()).prop_map(|(sequence, copy)| Frame::Wish {
+                sequence,
+                download: if copy { Copying::Bicast } else { Copying::Single }
+            }),
+            prop::collection::vec(report, 0..=MAX_PATHS).prop_map(Frame::Report),
+            (any::<[u64; 5]>(), prop::collection::vec(path_sent, 0..=MAX_PATHS)).prop_map(
+                |([datagrams, copies, copies_skipped, judged, lost], paths)| Frame::Sent(SentReport {
+                    datagrams,
+                    copies,
+                    copies_skipped,
+                    judged,
+                    lost,
+                    paths
+                })
+            ),
+            any::<u16>().prop_map(Frame::MtuProbe),
+            any::<u16>().prop_map(Frame::MtuAck),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_sealed_message_is_opened_as_it_was(
+            frames in prop::collection::vec(any_frame(), 0..6),
+            echo in prop::option::of((any::<u32>(), 0..u32::MAX)),
+            clock: u32, counter: u64, padding in 0u16..300,
+        ) {
+            let (client, relay) = (SessionKeys::derive(&[1; 32], Role::Client), SessionKeys::derive(&[1; 32], Role::Relay));
+            let mut message = Message { path: PathId(3), clock, echo, frames };
+            if padding > 0 {
+                message.frames.push(Frame::Padding(padding));
+            }
+            let mut wire = Vec::new();
+            seal(&client.send, client.id, counter, &message, &mut wire);
+            prop_assert_eq!(session_of(&wire), Some(relay.id));
+            prop_assert_eq!(open(&relay.recv, &mut wire), Some((counter, Ok(message))));
+        }
+
+        #[test]
+        fn any_bytes_are_decoded_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+            if let Ok(message) = Message::decode(&bytes) {
+                let mut again = Vec::new();
+                message.encode(&mut again);
+                prop_assert_eq!(Message::decode(&again), Ok(message));
+            }
+        }
+    }
+
+    #[test]
+    fn a_path_out_of_range_is_named() {
+        let error = Message::decode(&[8; 20]).expect_err("path 8");
+        assert_eq!(error.to_string(), "path is 8, allowed is at most 7");
+    }
+}
