@@ -1,39 +1,28 @@
 //! Control stream and flow headers: what the two ends say to each other on QUIC streams.
 //!
-//! Section numbers refer to `docs/PROTOCOL.md`.
+//! The first stream of a session is its control stream ([`ControlMessage`]); every later one is a flow that opens with a
+//! request and its answer ([`Target`], [`OpenError`]). All of it is specified in `docs/PROTOCOL.md`, "Control stream" and
+//! "Flows".
+//!
+//! Decoding takes whatever bytes have arrived and answers with a message and its length, with `None` while the message is
+//! not whole, or with an error that names the field. Integers are big-endian; lengths are bytes.
 
-use std::fmt;
-use std::net::IpAddr;
+mod bytes;
+mod close;
+mod control_stream;
+mod request;
+mod target;
+
+pub use bytes::DecodeError;
+pub use close::CloseCode;
+pub use control_stream::{
+    ControlMessage, FRAME_HEAD, GoingAway, Hello, MAX_FRAME, MAX_REASON, MAX_TOKEN, MAX_VERSION_TEXT, Refused,
+    RefusedReason, VERSION, VersionRange, Welcome, frame_length,
+};
+pub use request::{REQUEST_HEAD, decode_answer, decode_request, encode_answer, encode_request, request_length};
+pub use target::{Host, MAX_NAME, Target, TargetError};
 
 use serde::{Deserialize, Serialize};
-
-/// Where a flow is to go: a name that the relay resolves, or an address, and a port.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Target {
-    /// Name or address.
-    pub host: Host,
-    /// TCP or UDP port, 1 to 65,535.
-    pub port: u16,
-}
-
-/// The host of a [`Target`].
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Host {
-    /// A DNS name of 1 to 255 bytes, resolved by the relay.
-    Name(String),
-    /// An IPv4 or IPv6 address.
-    Ip(IpAddr),
-}
-
-impl fmt::Display for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.host {
-            Host::Name(name) => write!(f, "{name}:{}", self.port),
-            Host::Ip(IpAddr::V4(ip)) => write!(f, "{ip}:{}", self.port),
-            Host::Ip(IpAddr::V6(ip)) => write!(f, "[{ip}]:{}", self.port),
-        }
-    }
-}
 
 /// Why the relay did not connect a flow; each inbound turns it into its own reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
