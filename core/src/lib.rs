@@ -3,3 +3,4 @@
 //! Everything that touches a socket, a clock or a task is a thin shell around `tandem-proto`.
 
 pub mod dial;
+pub mod transport;
