@@ -6,5 +6,6 @@
 //! Lengths are bytes of UDP payload, rates are bytes per second, times are passed in.
 
 mod algorithm;
+pub mod pacer;
 
 pub use algorithm::{Algorithm, UnknownAlgorithm};
