@@ -6,6 +6,8 @@
 //!
 //! This module imports neither inbounds nor the client's engine.
 
+pub mod congestion;
+pub mod pacing;
 pub mod socket;
 
 pub use socket::{PathSocket, UdpPathSocket};

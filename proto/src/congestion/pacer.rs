@@ -68,7 +68,11 @@ mod tests {
     fn transmits_leave_at_the_pacing_rate_with_two_milliseconds_of_credit() {
         let base = Instant::now() + Duration::from_secs(1);
         let at = |ms: i64| {
-            if ms < 0 { base - Duration::from_millis(ms.unsigned_abs()) } else { base + Duration::from_millis(ms as u64) }
+            if ms < 0 {
+                base - Duration::from_millis(ms.unsigned_abs())
+            } else {
+                base + Duration::from_millis(ms as u64)
+            }
         };
         let mut pacer = Pacer::default();
         let releases: Vec<_> =

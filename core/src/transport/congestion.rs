@@ -1,0 +1,111 @@
+//! Where congestion control meets the QUIC library and the paths.
+//!
+//! The library runs one controller per connection and asks it through hooks. [`CongestionHandle`] is what everybody else
+//! has of that controller: it names the algorithm wanted (which may change while the connection lives), carries what only
+//! the paths know to the controller, and what the controller decided to the poller and to statistics. Its
+//! [`PacingHandle`] is read by the gate in front of the sockets.
+//!
+//! Algorithms themselves are in `tandem_proto::congestion`, or the library's own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tandem_proto::congestion::Algorithm;
+
+use super::pacing::PacingHandle;
+
+mod signals;
+
+pub use signals::ReportedLoss;
+use signals::Signals;
+
+/// One connection's congestion control as the rest of the transport sees it; clones share it.
+#[derive(Debug, Clone)]
+pub struct CongestionHandle(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    /// Index into [`Algorithm::ALL`].
+    wish: AtomicU8,
+    pacing: PacingHandle,
+    signals: Mutex<Signals>,
+    metrics: Mutex<Metrics>,
+}
+
+/// What the controller last decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Metrics {
+    /// The algorithm that runs; lags behind the one asked for until the controller is next used.
+    pub algorithm: Algorithm,
+    /// Congestion window, in bytes.
+    pub cwnd_bytes: u64,
+    /// Pacing rate in bytes per second; `None` where the QUIC library paces by the window.
+    pub pacing_rate: Option<u64>,
+    /// The algorithm's phase in one word, such as `startup`.
+    pub phase: &'static str,
+}
+
+impl CongestionHandle {
+    /// A handle for one connection that starts with `algorithm`; `now` is the time of its making.
+    pub fn new(algorithm: Algorithm, now: Instant) -> Self {
+        CongestionHandle(Arc::new(Shared {
+            wish: AtomicU8::new(index(algorithm)),
+            pacing: PacingHandle::new(now),
+            signals: Mutex::default(),
+            metrics: Mutex::new(Metrics { algorithm, cwnd_bytes: 0, pacing_rate: None, phase: "startup" }),
+        }))
+    }
+
+    /// What the poller in front of the sockets reads.
+    pub fn pacing(&self) -> &PacingHandle {
+        &self.0.pacing
+    }
+
+    /// Asks for another algorithm; the connection takes it up with the next datagram it sends or acknowledgement it gets.
+    pub fn set_algorithm(&self, algorithm: Algorithm) {
+        self.0.wish.store(index(algorithm), Relaxed);
+    }
+
+    /// The algorithm asked for.
+    pub fn algorithm(&self) -> Algorithm {
+        Algorithm::ALL[usize::from(self.0.wish.load(Relaxed))]
+    }
+
+    /// Tells the controller of a loss on the reference path that the far side's hold hides from the QUIC library.
+    ///
+    /// To be called only while the far side holds in order: otherwise the library sees these losses itself.
+    pub fn report_loss(&self, loss: ReportedLoss) {
+        self.0.signals.lock().report(loss);
+    }
+
+    /// Tells the controller how long the far side's hold may delay datagrams, and the smoothed round trip of the fastest
+    /// path; a lag of zero means nothing is held.
+    pub fn set_hold(&self, lag: Duration, fastest_rtt: Duration) {
+        self.0.signals.lock().set_hold(lag, fastest_rtt);
+    }
+
+    /// What the controller last decided.
+    pub fn metrics(&self) -> Metrics {
+        *self.0.metrics.lock()
+    }
+}
+
+fn index(algorithm: Algorithm) -> u8 {
+    Algorithm::ALL.iter().position(|one| *one == algorithm).expect("ALL lists every algorithm") as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_algorithm_asked_for_is_shared_by_all_clones() {
+        let handle = CongestionHandle::new(Algorithm::Cubic, tokio::time::Instant::now().into_std());
+        for algorithm in Algorithm::ALL {
+            handle.clone().set_algorithm(algorithm);
+            assert_eq!(handle.algorithm(), algorithm);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What only the paths know and a congestion controller must be told.
+//!
+//! Copies and the far side's in-order hold hide from the QUIC library what happens on the single paths. Loss-based
+//! controllers need one part of it back: a loss on the reference path counts if that path had a queue when the datagram
+//! was sent (*rule Q*); fed every loss they would gain nothing from bicasting, fed none they would fill every queue.
+//! Rate-based ones need to know how long datagrams are held, as that time looks like round trip to them.
+
+use std::time::{Duration, Instant};
+
+/// The lag up to which datagrams of a rate-based controller are held, whatever the round trip.
+const SHORT_LAG: Duration = Duration::from_millis(5);
+
+/// A datagram that a report of the far side says did not arrive on the reference path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReportedLoss {
+    /// Length of the datagram, or of all those reported at once, in bytes of UDP payload.
+    pub bytes: u64,
+    /// When the (newest) datagram was sent.
+    pub sent_at: Instant,
+    /// Whether the path's queue was longer than its threshold when the datagram was sent.
+    pub queue_exceeded: bool,
+}
+
+/// What the paths told since the controller last asked.
+#[derive(Debug, Default)]
+pub(super) struct Signals {
+    /// The newest loss that counts by rule Q. One is enough: a loss-based controller reacts at most once to all that was
+    /// sent before its reaction.
+    congestion: Option<ReportedLoss>,
+    hold_lag: Duration,
+    fastest_rtt: Duration,
+}
+
+impl Signals {
+    pub(super) fn report(&mut self, loss: ReportedLoss) {
+        if loss.queue_exceeded && self.congestion.is_none_or(|known| known.sent_at <= loss.sent_at) {
+            self.congestion = Some(loss);
+        }
+    }
+
+    pub(super) fn set_hold(&mut self, lag: Duration, fastest_rtt: Duration) {
+        self.hold_lag = lag;
+        self.fastest_rtt = fastest_rtt;
+    }
+
+    /// Takes the newest loss that counts as congestion by rule Q.
+    pub(super) fn take_congestion(&mut self) -> Option<ReportedLoss> {
+        self.congestion.take()
+    }
+
+    /// How long datagrams of a rate-based controller are held: the far side waits for short lags only.
+    pub(super) fn short_hold_lag(&self) -> Duration {
+        if self.hold_lag <= SHORT_LAG.max(self.fastest_rtt / 4) { self.hold_lag } else { Duration::ZERO }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_newest_loss_behind_a_queue_counts_and_only_once() {
+        let now = tokio::time::Instant::now().into_std();
+        let loss = |ms, queue_exceeded| ReportedLoss {
+            bytes: 1_200,
+            sent_at: now + Duration::from_millis(ms),
+            queue_exceeded,
+        };
+        let mut signals = Signals::default();
+        for report in [loss(1, true), loss(3, true), loss(2, true), loss(9, false)] {
+            signals.report(report);
+        }
+        assert_eq!(signals.take_congestion(), Some(loss(3, true)));
+        assert_eq!(signals.take_congestion(), None);
+    }
+
+    #[test]
+    fn a_long_lag_is_no_hold_for_rate_based_controllers() {
+        let ms = Duration::from_millis;
+        let mut signals = Signals::default();
+        for (lag, rtt, expected) in [(5, 4, 5), (6, 4, 0), (10, 40, 10), (11, 40, 0)] {
+            signals.set_hold(ms(lag), ms(rtt));
+            assert_eq!(signals.short_hold_lag(), ms(expected));
+        }
+    }
+}
