@@ -3,4 +3,5 @@
 //! Everything that touches a socket, a clock or a task is a thin shell around `tandem-proto`.
 
 pub mod dial;
+pub mod pump;
 pub mod transport;
