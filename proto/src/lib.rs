@@ -8,8 +8,10 @@
 //! otherwise; rates are bytes per second inside and megabits per second in the snapshots that people read.
 
 pub mod congestion;
+pub mod hold;
 pub mod keys;
 pub mod mode;
 pub mod pairing;
+mod recent;
 pub mod stats;
 pub mod wire;

@@ -66,7 +66,7 @@ impl UdpPathSocket {
     ///
     /// # Errors
     /// The operating system's, if the socket cannot be made non-blocking or lacks a needed option.
-    pub fn new(socket: std::net::UdpSocket) -> io::Result<Arc<dyn PathSocket>> {
+    pub fn new(socket: std::net::UdpSocket) -> io::Result<Arc<Self>> {
         let state = UdpSocketState::new((&socket).into())?;
         socket.set_nonblocking(true)?;
         Ok(Arc::new(Self { io: tokio::net::UdpSocket::from_std(socket)?, state }))

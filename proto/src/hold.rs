@@ -1,0 +1,452 @@
+//! Receive side: drops duplicates, and holds what follows a gap while the missing copy can still come.
+//!
+//! A QUIC receiver takes a datagram that arrives late for a loss, and its sender slows down although the copy on the slower
+//! path would have filled the gap. So datagrams that follow a gap wait here, for at most [`LONGEST_HOLD`], and then go up
+//! in one go. The rule: a gap is closed by the missing datagram, or given up as soon as every path that is worth waiting
+//! for has either *passed* it (delivered a later number, and 1.25 times that path's reordering ago) or has run out of time
+//! (its lag plus [`GRACE`] after the gap appeared). What comes later still is handed on at once. *Lag* is how far behind
+//! the first copy a path's copies arrive, at most, over the last second.
+//!
+//! Not worth waiting for is a path whose time ran out once and that delivered nothing since, one that carries less than
+//! [`LEAST_SHARE`] of the numbers, and for [`HoldClass::Short`] one whose lag is long. Numbers are 64 bits, already
+//! verified and expanded; every step is bounded however they jump.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::recent::RecentMax;
+use crate::wire::control::{MAX_PATHS, PathId};
+use crate::wire::header::HoldClass;
+
+/// Numbers that are remembered for finding duplicates, counted down from the highest.
+pub const WINDOW: u64 = 8_192;
+
+/// Most datagrams held at once; when one more comes, the oldest gap is given up.
+pub const MOST_HELD: usize = 2_048;
+
+/// No gap is waited for longer.
+pub const LONGEST_HOLD: Duration = Duration::from_millis(150);
+
+/// Allowed on top of a path's lag.
+pub const GRACE: Duration = Duration::from_millis(5);
+
+/// A path that carries less of the numbers is not waited for.
+pub const LEAST_SHARE: f64 = 0.3;
+
+/// A path's share is taken anew after this many numbers.
+const SHARE_WINDOW: u32 = 128;
+
+/// Far-off numbers in a row after which the window moves to them.
+const STRAYS_TO_MOVE: u32 = 8;
+
+/// Buffers kept for later holds.
+const MOST_SPARE: usize = 512;
+
+/// What became of an arrival.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arrival {
+    /// To be handed on now, before anything that [`Hold::pop_ready`] returns.
+    Now,
+    /// Kept; [`Hold::pop_ready`] returns it when its time comes.
+    Held,
+    /// Another copy came first, on another path.
+    Copy,
+    /// The same path delivered this number before.
+    Replay,
+}
+
+/// A held datagram.
+#[derive(Debug)]
+pub struct Held {
+    /// The QUIC datagram.
+    pub bytes: Vec<u8>,
+    /// Its ECN codepoint.
+    pub ecn: u8,
+}
+
+/// The receive window of one direction.
+#[derive(Debug)]
+pub struct Hold {
+    epoch: Instant,
+    /// For each of the last [`WINDOW`] numbers, by number modulo window: which paths delivered it, and when the first did,
+    /// in microseconds after `epoch`, modulo 2^32. Empty until the first arrival.
+    seen: Vec<u8>,
+    first_at: Vec<u32>,
+    highest: Option<u64>,
+    /// The first number neither handed on nor given up.
+    next: u64,
+    /// Index 0 is number `next`.
+    held: VecDeque<Option<Held>>,
+    held_count: usize,
+    class: HoldClass,
+    paths: [Arrivals; MAX_PATHS],
+    share_numbers: u32,
+    strays: u32,
+    stray: u64,
+    deadline: Option<Instant>,
+    spare: Vec<Vec<u8>>,
+    counters: HoldCounters,
+}
+
+/// What a [`Hold`] has done so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HoldCounters {
+    /// Copies dropped because another came first.
+    pub copies: u64,
+    /// Datagrams dropped because the same path delivered them before.
+    pub replays: u64,
+    /// Datagrams that waited.
+    pub held: u64,
+    /// Gaps given up.
+    pub given_up: u64,
+    /// Datagrams that filled a gap after it was given up, or was never waited for.
+    pub late: u64,
+}
+
+/// One path as the hold sees it.
+#[derive(Debug)]
+struct Arrivals {
+    highest: Option<u64>,
+    /// Every new highest number above the front gap, with its time.
+    passed: VecDeque<(u64, Instant)>,
+    lag: RecentMax<Duration>,
+    lag_hint: Duration,
+    reordering: Duration,
+    share_count: u32,
+    share: f64,
+    /// Its time ran out, and nothing came since.
+    overdue: bool,
+}
+
+impl Arrivals {
+    fn new() -> Self {
+        Self {
+            highest: None,
+            passed: VecDeque::new(),
+            lag: RecentMax::new(Duration::from_secs(1)),
+            lag_hint: Duration::ZERO,
+            reordering: Duration::ZERO,
+            share_count: 0,
+            share: 1.0,
+            overdue: false,
+        }
+    }
+
+    fn lag(&mut self, now: Instant) -> Duration {
+        self.lag.get(now).unwrap_or(self.lag_hint)
+    }
+}
+
+impl Hold {
+    /// An empty window; times before `epoch` must not be passed in later.
+    pub fn new(epoch: Instant) -> Self {
+        Self {
+            epoch,
+            seen: Vec::new(),
+            first_at: Vec::new(),
+            highest: None,
+            next: 0,
+            held: VecDeque::new(),
+            held_count: 0,
+            class: HoldClass::None,
+            paths: std::array::from_fn(|_| Arrivals::new()),
+            share_numbers: 0,
+            strays: 0,
+            stray: 0,
+            deadline: None,
+            spare: Vec::new(),
+            counters: HoldCounters::default(),
+        }
+    }
+
+    /// Near which number the next is expected: the highest so far.
+    pub fn expected(&self) -> u64 {
+        self.highest.unwrap_or(0)
+    }
+
+    /// What has been done so far.
+    pub fn counters(&self) -> HoldCounters {
+        self.counters
+    }
+
+    /// Datagrams that wait now.
+    pub fn held_len(&self) -> usize {
+        self.held_count
+    }
+
+    /// When [`Self::pop_ready`] wants to be called again; `None` while nothing waits.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// How far behind the first copy this path's copies arrive.
+    pub fn lag(&mut self, path: PathId, now: Instant) -> Duration {
+        self.paths[usize::from(path.0)].lag(now)
+    }
+
+    /// Sets the lag to assume before the first copy came on this path: half of how much longer its round trip takes.
+    pub fn set_lag_hint(&mut self, path: PathId, hint: Duration) {
+        self.paths[usize::from(path.0)].lag_hint = hint;
+    }
+
+    /// Sets by how much datagrams overtake each other inside this path.
+    pub fn set_reordering(&mut self, path: PathId, reordering: Duration) {
+        self.paths[usize::from(path.0)].reordering = reordering;
+    }
+
+    /// Forgets a path that is gone: it is waited for no more.
+    pub fn forget_path(&mut self, path: PathId) {
+        self.paths[usize::from(path.0)] = Arrivals::new();
+        let bit = !(1 << path.0);
+        self.seen.iter_mut().for_each(|seen| *seen &= bit);
+    }
+
+    /// Whether number `number` arrived on `path`, as far as the window reaches.
+    pub fn arrived_on(&self, path: PathId, number: u64) -> bool {
+        let within = self.highest.is_some_and(|highest| number <= highest && highest - number < WINDOW);
+        within && self.seen[slot(number)] & (1 << path.0) != 0
+    }
+
+    fn any_arrived(&self, number: u64) -> bool {
+        self.expected() - number < WINDOW && self.seen[slot(number)] != 0
+    }
+
+    /// The highest number that arrived on `path`.
+    pub fn highest_on(&self, path: PathId) -> Option<u64> {
+        self.paths[usize::from(path.0)].highest
+    }
+
+    /// Takes a verified datagram that arrived on `path`.
+    ///
+    /// The caller hands the datagram on if the answer is [`Arrival::Now`], and then takes what [`Self::pop_ready`] gives.
+    pub fn accept(
+        &mut self,
+        path: PathId,
+        number: u64,
+        class: HoldClass,
+        bytes: &[u8],
+        ecn: u8,
+        now: Instant,
+    ) -> Arrival {
+        let Some(highest) = self.highest else {
+            self.start_at(number, class);
+            self.mark(path, number, now);
+            return Arrival::Now;
+        };
+        if number > highest.saturating_add(WINDOW) {
+            return self.stray(path, number, class, now);
+        }
+        if highest >= number + WINDOW {
+            // Too old to tell a copy from a first arrival; QUIC can.
+            return self.stray(path, number, class, now);
+        }
+        self.strays = 0;
+        if number > highest {
+            self.advance_highest(number);
+            self.class = class;
+        }
+        let bit = 1u8 << path.0;
+        let seen = self.seen[slot(number)];
+        if seen & bit != 0 {
+            self.counters.replays += 1;
+            return Arrival::Replay;
+        }
+        let copy = seen != 0;
+        if copy {
+            let behind = self.micros(now).wrapping_sub(self.first_at[slot(number)]);
+            self.paths[usize::from(path.0)].lag.insert(Duration::from_micros(behind.into()), now);
+            self.seen[slot(number)] |= bit;
+            self.pass(path, number, now);
+            self.counters.copies += 1;
+            return Arrival::Copy;
+        }
+        self.mark(path, number, now);
+        if number < self.next {
+            self.counters.late += 1;
+            return Arrival::Now;
+        }
+        if number == self.next {
+            self.next += 1;
+            self.held.pop_front();
+            return Arrival::Now;
+        }
+        if self.class == HoldClass::None && self.held_count == 0 {
+            self.held.clear();
+            self.next = number + 1;
+            return Arrival::Now;
+        }
+        let index = (number - self.next) as usize;
+        if index >= WINDOW as usize {
+            return Arrival::Now;
+        }
+        let mut buffer = self.spare.pop().unwrap_or_default();
+        buffer.clear();
+        buffer.extend_from_slice(bytes);
+        if self.held.len() <= index {
+            self.held.resize_with(index + 1, || None);
+        }
+        self.held[index] = Some(Held { bytes: buffer, ecn });
+        self.held_count += 1;
+        self.counters.held += 1;
+        Arrival::Held
+    }
+
+    /// The next datagram that need not wait any longer; `None` when none is left for now.
+    ///
+    /// `fast_rtt` is the round-trip time of the fastest path.
+    pub fn pop_ready(&mut self, fast_rtt: Duration, now: Instant) -> Option<Held> {
+        self.deadline = None;
+        while self.held_count > 0 {
+            match self.held.pop_front() {
+                Some(Some(datagram)) => {
+                    self.next += 1;
+                    self.held_count -= 1;
+                    return Some(datagram);
+                }
+                Some(None) => {
+                    if self.any_arrived(self.next) {
+                        self.next += 1;
+                        continue;
+                    }
+                    if self.held_count <= MOST_HELD
+                        && self.expected() - self.next < WINDOW
+                        && let Some(deadline) = self.waits_until(fast_rtt, now)
+                    {
+                        self.held.push_front(None);
+                        self.deadline = Some(deadline);
+                        return None;
+                    }
+                    self.counters.given_up += 1;
+                    self.next += 1;
+                }
+                None => unreachable!("held datagrams are counted"),
+            }
+        }
+        self.held.clear();
+        None
+    }
+
+    /// Takes back the buffer of a datagram that was handed on.
+    pub fn recycle(&mut self, held: Held) {
+        if self.spare.len() < MOST_SPARE {
+            self.spare.push(held.bytes);
+        }
+    }
+
+    /// Until when the front gap is waited for; `None` if it is to be given up now.
+    fn waits_until(&mut self, fast_rtt: Duration, now: Instant) -> Option<Instant> {
+        let (gap, class) = (self.next, self.class);
+        if class == HoldClass::None {
+            return None;
+        }
+        let longest_lag = match class {
+            HoldClass::Short => (fast_rtt / 4).max(Duration::from_millis(5)),
+            _ => LONGEST_HOLD,
+        };
+        let mut appeared = None;
+        for path in &mut self.paths {
+            while path.passed.front().is_some_and(|(number, _)| *number <= gap) {
+                path.passed.pop_front();
+            }
+            if let Some((_, at)) = path.passed.front() {
+                appeared = Some(appeared.map_or(*at, |first: Instant| first.min(*at)));
+            }
+        }
+        let appeared = appeared?;
+        let mut until = None;
+        for path in &mut self.paths {
+            if path.highest.is_none() || path.overdue || path.share < LEAST_SHARE {
+                continue;
+            }
+            let lag = path.lag(now);
+            let deadline = match path.passed.front() {
+                Some((_, at)) => *at + path.reordering.mul_f64(1.25),
+                None if lag > longest_lag => continue,
+                None => appeared + (lag + GRACE).min(LONGEST_HOLD),
+            };
+            let deadline = deadline.min(appeared + LONGEST_HOLD);
+            if deadline > now {
+                until = Some(until.map_or(deadline, |last: Instant| last.max(deadline)));
+            } else if path.passed.is_empty() {
+                path.overdue = true;
+            }
+        }
+        until
+    }
+
+    fn start_at(&mut self, number: u64, class: HoldClass) {
+        self.seen.clear();
+        self.seen.resize(WINDOW as usize, 0);
+        self.first_at.clear();
+        self.first_at.resize(WINDOW as usize, 0);
+        self.highest = Some(number);
+        self.next = number + 1;
+        self.class = class;
+        self.strays = 0;
+        for path in &mut self.paths {
+            path.highest = None;
+            path.passed.clear();
+        }
+    }
+
+    /// A number too far from the window to be judged. Several in a row that lie together move the window, if nothing waits.
+    fn stray(&mut self, path: PathId, number: u64, class: HoldClass, now: Instant) -> Arrival {
+        self.strays = if self.stray.abs_diff(number) < WINDOW { self.strays + 1 } else { 1 };
+        self.stray = number;
+        if self.strays >= STRAYS_TO_MOVE && number > self.expected() && self.held_count == 0 {
+            self.held.clear();
+            self.start_at(number, class);
+            self.mark(path, number, now);
+        }
+        Arrival::Now
+    }
+
+    fn advance_highest(&mut self, number: u64) {
+        let highest = self.expected();
+        for skipped in highest + 1..=number {
+            self.seen[slot(skipped)] = 0;
+        }
+        self.highest = Some(number);
+        self.share_numbers += (number - highest) as u32;
+        if self.share_numbers >= SHARE_WINDOW {
+            for path in &mut self.paths {
+                path.share = f64::from(path.share_count) / f64::from(self.share_numbers);
+                path.share_count = 0;
+            }
+            self.share_numbers = 0;
+        }
+    }
+
+    fn mark(&mut self, path: PathId, number: u64, now: Instant) {
+        self.seen[slot(number)] |= 1 << path.0;
+        self.first_at[slot(number)] = self.micros(now);
+        self.pass(path, number, now);
+    }
+
+    fn pass(&mut self, path: PathId, number: u64, now: Instant) {
+        let next = self.next;
+        let path = &mut self.paths[usize::from(path.0)];
+        path.overdue = false;
+        path.share_count += 1;
+        if path.highest.is_none_or(|highest| number > highest) {
+            path.highest = Some(number);
+            while path.passed.front().is_some_and(|(number, _)| *number <= next) {
+                path.passed.pop_front();
+            }
+            if number > next {
+                path.passed.push_back((number, now));
+            }
+        }
+    }
+
+    fn micros(&self, now: Instant) -> u32 {
+        now.saturating_duration_since(self.epoch).as_micros() as u32
+    }
+}
+
+fn slot(number: u64) -> usize {
+    (number % WINDOW) as usize
+}
+
+#[cfg(test)]
+mod tests;
