@@ -25,19 +25,14 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
 
 /// The folder that holds the workspace's `Cargo.toml`.
 fn workspace_root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("the crate lies in a folder of the workspace")
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in a folder of the workspace")
 }
 
 /// Whether a variable describes the crate that `cargo run` started, rather than the user's wishes.
 fn is_set_by_cargo_run(name: &str) -> bool {
     name.starts_with("CARGO_PKG_")
         || name.starts_with("CARGO_MANIFEST_")
-        || matches!(
-            name,
-            "CARGO_BIN_NAME" | "CARGO_CRATE_NAME" | "CARGO_PRIMARY_PACKAGE"
-        )
+        || matches!(name, "CARGO_BIN_NAME" | "CARGO_CRATE_NAME" | "CARGO_PRIMARY_PACKAGE")
 }
 
 /// Runs a command to its end, hands each line of its standard output to `on_line` and prints it unchanged.
@@ -69,20 +64,14 @@ pub(crate) fn run_watched(command: &mut Command, mut on_line: impl FnMut(&str)) 
         let _ = terminal.flush();
         on_line(String::from_utf8_lossy(&line).trim_end());
     }
-    let status = child
-        .wait()
-        .with_context(|| format!("cannot wait for {}", describe(command)))?;
+    let status = child.wait().with_context(|| format!("cannot wait for {}", describe(command)))?;
     Ok(status.success())
 }
 
 /// The command as a person would type it.
 fn describe(command: &Command) -> String {
     let mut words = vec!["cargo".to_string()];
-    words.extend(
-        command
-            .get_args()
-            .map(|word| word.to_string_lossy().into_owned()),
-    );
+    words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));
     words.join(" ")
 }
 
@@ -122,23 +111,14 @@ impl Tool {
         println!(
             "cargo {} is missing: installing it{}",
             self.subcommand(),
-            if self == Tool::Deny {
-                " (built from source, some minutes)"
-            } else {
-                ""
-            }
+            if self == Tool::Deny { " (built from source, some minutes)" } else { "" }
         );
-        let installed = install.stdin(Stdio::null()).status().with_context(|| {
-            format!(
-                "cannot start the installation of cargo {}",
-                self.subcommand()
-            )
-        })?;
+        let installed = install
+            .stdin(Stdio::null())
+            .status()
+            .with_context(|| format!("cannot start the installation of cargo {}", self.subcommand()))?;
         if !installed.success() || !self.runs() {
-            bail!(
-                "cargo {} is missing and could not be installed",
-                self.subcommand()
-            );
+            bail!("cargo {} is missing and could not be installed", self.subcommand());
         }
         println!("cargo {} is installed", self.subcommand());
         Ok(())
@@ -156,9 +136,7 @@ impl Tool {
 
 fn rustup_component(name: &str) -> Command {
     let mut command = Command::new("rustup");
-    command
-        .args(["component", "add", name])
-        .current_dir(workspace_root());
+    command.args(["component", "add", name]).current_dir(workspace_root());
     command
 }
 
@@ -184,9 +162,7 @@ mod tests {
     #[test]
     fn a_watched_command_yields_its_lines_and_its_success() {
         let mut lines = Vec::new();
-        let succeeded = run_watched(&mut cargo(&["--version"]), |line| {
-            lines.push(line.to_string())
-        });
+        let succeeded = run_watched(&mut cargo(&["--version"]), |line| lines.push(line.to_string()));
         assert!(succeeded.unwrap());
         assert_eq!(lines.len(), 1);
         assert!(lines[0].starts_with("cargo "), "{lines:?}");

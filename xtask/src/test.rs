@@ -50,14 +50,7 @@ const STEPS: [Step; 6] = [
     },
     Step {
         name: "lints",
-        arguments: &[
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--",
-            "-D",
-            "warnings",
-        ],
+        arguments: &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"],
         tool: Some(Tool::Clippy),
         rustdoc_flags: "",
         runs_tests: false,
@@ -65,14 +58,7 @@ const STEPS: [Step; 6] = [
     },
     Step {
         name: "tests",
-        arguments: &[
-            "test",
-            "--workspace",
-            "--lib",
-            "--bins",
-            "--tests",
-            "--no-fail-fast",
-        ],
+        arguments: &["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"],
         tool: None,
         rustdoc_flags: "",
         runs_tests: true,
@@ -88,14 +74,7 @@ const STEPS: [Step; 6] = [
     },
     Step {
         name: "dependencies",
-        arguments: &[
-            "deny",
-            "--hide-inclusion-graph",
-            "check",
-            "bans",
-            "licenses",
-            "sources",
-        ],
+        arguments: &["deny", "--hide-inclusion-graph", "check", "bans", "licenses", "sources"],
         tool: Some(Tool::Deny),
         rustdoc_flags: "",
         runs_tests: false,
@@ -170,13 +149,7 @@ fn run_step(step: &Step, total: &mut Tally) -> Outcome {
 }
 
 /// Turns what a step's command came to into its outcome, and adds its tests to the total.
-fn conclude(
-    step: &Step,
-    ran: Result<bool>,
-    tally: Tally,
-    total: &mut Tally,
-    elapsed: Duration,
-) -> Outcome {
+fn conclude(step: &Step, ran: Result<bool>, tally: Tally, total: &mut Tally, elapsed: Duration) -> Outcome {
     *total += tally;
     let cause = match ran {
         Ok(true) if step.runs_tests && tally.binaries == 0 => {
@@ -199,11 +172,7 @@ fn conclude(
             format!("{error:#}")
         }
     };
-    println!(
-        "== {}: BROKEN, {:.1} s: {cause}",
-        step.name,
-        elapsed.as_secs_f64()
-    );
+    println!("== {}: BROKEN, {:.1} s: {cause}", step.name, elapsed.as_secs_f64());
     Outcome::Broken(elapsed, cause)
 }
 
@@ -233,10 +202,7 @@ mod tests {
 
     #[test]
     fn a_quick_run_skips_the_slow_steps_and_says_so() {
-        let arguments = TestArguments {
-            quick: true,
-            skip_deny: false,
-        };
+        let arguments = TestArguments { quick: true, skip_deny: false };
         let report = run_steps(&STEPS, &arguments, |_, _| Outcome::Passed(SECOND));
         assert!(report.is_success());
         assert_eq!(report.to_string().matches("skipped: --quick").count(), 3);
@@ -244,20 +210,14 @@ mod tests {
 
     #[test]
     fn skipping_the_dependency_check_skips_only_that() {
-        let arguments = TestArguments {
-            quick: false,
-            skip_deny: true,
-        };
+        let arguments = TestArguments { quick: false, skip_deny: true };
         let mut ran = Vec::new();
         let report = run_steps(&STEPS, &arguments, |step, _| {
             ran.push(step.name);
             Outcome::Passed(SECOND)
         });
         assert!(report.is_success());
-        assert_eq!(
-            ran,
-            ["format", "lints", "tests", "doc tests", "documentation"]
-        );
+        assert_eq!(ran, ["format", "lints", "tests", "doc tests", "documentation"]);
     }
 
     const TEST_STEP: &Step = &STEPS[2];
@@ -274,9 +234,7 @@ mod tests {
     fn failed_tests_are_counted_once() {
         let mut total = Tally::default();
         let mut tally = Tally::default();
-        tally.read_line(
-            "test result: FAILED. 5 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out",
-        );
+        tally.read_line("test result: FAILED. 5 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out");
         let outcome = conclude(TEST_STEP, Ok(false), tally, &mut total, SECOND);
         assert!(matches!(outcome, Outcome::Broken(_, cause) if cause == "2 tests failed"));
         assert_eq!((total.passed, total.failed), (5, 2));
@@ -284,13 +242,7 @@ mod tests {
 
     #[test]
     fn a_test_step_that_ran_no_test_binary_is_broken() {
-        let outcome = conclude(
-            TEST_STEP,
-            Ok(true),
-            Tally::default(),
-            &mut Tally::default(),
-            SECOND,
-        );
+        let outcome = conclude(TEST_STEP, Ok(true), Tally::default(), &mut Tally::default(), SECOND);
         assert!(matches!(outcome, Outcome::Broken(..)));
     }
 }

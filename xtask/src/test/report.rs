@@ -32,18 +32,12 @@ impl Report {
     }
 
     pub(super) fn is_broken(&self) -> bool {
-        self.steps
-            .iter()
-            .any(|(_, outcome)| matches!(outcome, Outcome::Broken(..)))
+        self.steps.iter().any(|(_, outcome)| matches!(outcome, Outcome::Broken(..)))
     }
 
     /// Whether at least one step ran and none broke.
     pub(super) fn is_success(&self) -> bool {
-        !self.is_broken()
-            && self
-                .steps
-                .iter()
-                .any(|(_, outcome)| matches!(outcome, Outcome::Passed(_)))
+        !self.is_broken() && self.steps.iter().any(|(_, outcome)| matches!(outcome, Outcome::Passed(_)))
     }
 }
 
@@ -59,8 +53,7 @@ impl fmt::Display for Report {
                 Outcome::NotReached => (None, "not reached".to_string()),
             };
             total += elapsed.unwrap_or_default();
-            let seconds =
-                elapsed.map_or("-".to_string(), |time| format!("{:.1}", time.as_secs_f64()));
+            let seconds = elapsed.map_or("-".to_string(), |time| format!("{:.1}", time.as_secs_f64()));
             writeln!(f, "{name:<16}{seconds:>9}  {result}")?;
         }
         writeln!(
@@ -70,11 +63,7 @@ impl fmt::Display for Report {
             total.as_secs_f64(),
             if self.is_success() { "ok" } else { "BROKEN" }
         )?;
-        writeln!(
-            f,
-            "{} passed, {} failed, {} skipped",
-            self.tally.passed, self.tally.failed, self.tally.skipped
-        )
+        writeln!(f, "{} passed, {} failed, {} skipped", self.tally.passed, self.tally.failed, self.tally.skipped)
     }
 }
 
@@ -84,15 +73,7 @@ mod tests {
 
     #[test]
     fn the_last_line_sums_the_tests() {
-        let mut report = Report {
-            tally: Tally {
-                binaries: 2,
-                passed: 12,
-                failed: 0,
-                skipped: 3,
-            },
-            steps: Vec::new(),
-        };
+        let mut report = Report { tally: Tally { binaries: 2, passed: 12, failed: 0, skipped: 3 }, steps: Vec::new() };
         report.add("tests", Outcome::Passed(Duration::from_millis(1500)));
         let text = report.to_string();
         assert_eq!(text.lines().last(), Some("12 passed, 0 failed, 3 skipped"));

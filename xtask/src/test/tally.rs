@@ -22,19 +22,10 @@ impl Tally {
             return;
         };
         // "ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s"; "ok" may be coloured.
-        let words: Vec<&str> = counts
-            .split([' ', ';'])
-            .filter(|word| !word.is_empty())
-            .collect();
-        let count = |what: &str| {
-            words
-                .windows(2)
-                .find(|pair| pair[1] == what)
-                .and_then(|pair| pair[0].parse::<u32>().ok())
-        };
-        if let (Some(passed), Some(failed), Some(ignored)) =
-            (count("passed"), count("failed"), count("ignored"))
-        {
+        let words: Vec<&str> = counts.split([' ', ';']).filter(|word| !word.is_empty()).collect();
+        let count =
+            |what: &str| words.windows(2).find(|pair| pair[1] == what).and_then(|pair| pair[0].parse::<u32>().ok());
+        if let (Some(passed), Some(failed), Some(ignored)) = (count("passed"), count("failed"), count("ignored")) {
             self.binaries += 1;
             self.passed += passed;
             self.failed += failed;
@@ -67,15 +58,7 @@ mod tests {
         ] {
             tally.read_line(line);
         }
-        assert_eq!(
-            tally,
-            Tally {
-                binaries: 2,
-                passed: 13,
-                failed: 2,
-                skipped: 1
-            }
-        );
+        assert_eq!(tally, Tally { binaries: 2, passed: 13, failed: 2, skipped: 1 });
     }
 
     #[test]
