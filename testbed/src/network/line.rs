@@ -1,0 +1,204 @@
+//! One client address joined to one relay address: two links, a NAT, and whoever sits on the wire.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tandem_netem::{ConfigError, Counters, Direction, Link, LinkConfig};
+use tokio::time::Instant;
+
+use super::hostile::{Attacker, Hostility};
+use super::{Datagram, Shared};
+
+/// A line of a [`VirtualNetwork`](super::VirtualNetwork): a handle to watch and change it.
+#[derive(Clone, Debug)]
+pub struct Line {
+    shared: Arc<Shared>,
+    index: usize,
+}
+
+impl Line {
+    pub(super) fn new(shared: Arc<Shared>, index: usize) -> Self {
+        Self { shared, index }
+    }
+
+    /// Gives the line another public address, as a NAT does that forgot the old one.
+    ///
+    /// What the relay still sends to the old address uses the line and is dropped at its end.
+    ///
+    /// # Panics
+    /// When the address belongs to another line.
+    pub fn rebind(&self, public: SocketAddr) {
+        let mut state = self.shared.state.lock();
+        let line = &mut state.lines[self.index];
+        line.public = public;
+        let relay = line.relay;
+        let other = state.from_relay.insert((public, relay), self.index);
+        assert!(other.is_none_or(|line| line == self.index), "{public} belongs to another line");
+    }
+
+    /// The address under which the relay sees the client.
+    pub fn public_address(&self) -> SocketAddr {
+        self.shared.state.lock().lines[self.index].public
+    }
+
+    /// Drops in silence all that travels in one direction, until [`restore`](Self::restore).
+    pub fn cut(&self, direction: Direction) {
+        self.change(direction, |link, now| link.cut(now));
+    }
+
+    /// Ends a [`cut`](Self::cut).
+    pub fn restore(&self, direction: Direction) {
+        self.change(direction, |link, now| link.restore(now));
+    }
+
+    /// What has happened to the datagrams of one direction. Those of an attacker are not counted.
+    pub fn counters(&self, direction: Direction) -> Counters {
+        self.shared.state.lock().lines[self.index].link(direction).counters()
+    }
+
+    /// Changes the loss of one direction.
+    ///
+    /// # Errors
+    /// Refuses a loss that cannot be, and changes nothing.
+    pub fn set_loss(&self, direction: Direction, loss: tandem_netem::Loss) -> Result<(), ConfigError> {
+        self.change(direction, |link, now| link.set_loss(now, loss))
+    }
+
+    /// Changes the rate of one direction.
+    ///
+    /// # Errors
+    /// Refuses a rate that cannot be, and changes nothing.
+    pub fn set_rate(&self, direction: Direction, rate: Option<tandem_netem::Bitrate>) -> Result<(), ConfigError> {
+        self.change(direction, |link, now| link.set_rate(now, rate))
+    }
+
+    /// Changes the delay of one direction.
+    ///
+    /// # Errors
+    /// Refuses a delay that cannot be, and changes nothing.
+    pub fn set_delay(&self, direction: Direction, delay: std::time::Duration) -> Result<(), ConfigError> {
+        self.change(direction, |link, now| link.set_delay(now, delay))
+    }
+
+    /// Sets an attacker on one direction, who sees all that enters it, or takes the one there away.
+    ///
+    /// What the attacker sends arrives at the far end at once, takes nothing of the line's rate and bears the address of
+    /// the line's other end: the worst that someone on the wire can do short of dropping.
+    pub fn set_hostility(&self, direction: Direction, hostility: Option<Hostility>) {
+        let now = Instant::now();
+        let mut state = self.shared.state.lock();
+        let way = state.lines[self.index].way(direction);
+        way.attacker = hostility.map(|hostility| Attacker::new(hostility, now));
+        let due = way.poll_timeout();
+        self.shared.plan(&mut state, due);
+    }
+
+    /// Datagrams that the present attacker of one direction has sent.
+    pub fn forged(&self, direction: Direction) -> u64 {
+        let mut state = self.shared.state.lock();
+        state.lines[self.index].way(direction).attacker.as_ref().map_or(0, Attacker::sent)
+    }
+
+    fn change<T>(&self, direction: Direction, change: impl FnOnce(&mut Link<Datagram>, std::time::Instant) -> T) -> T {
+        let now = Instant::now();
+        let mut state = self.shared.state.lock();
+        let way = state.lines[self.index].way(direction);
+        let outcome = change(&mut way.link, now.into_std());
+        let due = way.poll_timeout();
+        self.shared.plan(&mut state, due);
+        outcome
+    }
+}
+
+/// The line itself.
+#[derive(Debug)]
+pub(super) struct LineState {
+    pub(super) client: SocketAddr,
+    /// Where the relay believes the client to be.
+    pub(super) public: SocketAddr,
+    pub(super) relay: SocketAddr,
+    up: Way,
+    down: Way,
+}
+
+/// One direction of a line.
+#[derive(Debug)]
+pub(super) struct Way {
+    link: Link<Datagram>,
+    attacker: Option<Attacker>,
+}
+
+impl LineState {
+    pub(super) fn new(
+        client: SocketAddr,
+        relay: SocketAddr,
+        up: LinkConfig,
+        down: LinkConfig,
+    ) -> Result<Self, ConfigError> {
+        let now = Instant::now().into_std();
+        let way = |config| Ok(Way { link: Link::new(config, now)?, attacker: None });
+        Ok(Self { client, public: client, relay, up: way(up)?, down: way(down)? })
+    }
+
+    pub(super) fn way(&mut self, direction: Direction) -> &mut Way {
+        match direction {
+            Direction::Up => &mut self.up,
+            Direction::Down => &mut self.down,
+        }
+    }
+
+    fn link(&self, direction: Direction) -> &Link<Datagram> {
+        match direction {
+            Direction::Up => &self.up.link,
+            Direction::Down => &self.down.link,
+        }
+    }
+
+    /// Puts a datagram on the line; says when the line wants to be looked at next.
+    pub(super) fn enqueue(&mut self, now: Instant, direction: Direction, datagram: Datagram) -> Option<Instant> {
+        let way = self.way(direction);
+        if let Some(attacker) = &mut way.attacker {
+            attacker.see(&datagram.contents);
+        }
+        way.link.enqueue(now.into_std(), datagram);
+        way.poll_timeout()
+    }
+
+    /// The next datagram that has arrived, with the address of the socket that gets it.
+    pub(super) fn poll(&mut self, now: Instant) -> Option<(SocketAddr, Datagram)> {
+        if let Some(datagram) = self.up.link.poll(now.into_std()) {
+            return Some((self.relay, datagram));
+        }
+        while let Some(datagram) = self.down.link.poll(now.into_std()) {
+            if datagram.destination == self.public {
+                return Some((self.client, datagram));
+            }
+        }
+        if let Some(contents) = self.up.forgery(now) {
+            return Some((self.relay, forged(self.public, self.relay, contents)));
+        }
+        let contents = self.down.forgery(now)?;
+        Some((self.client, forged(self.relay, self.client, contents)))
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.up.poll_timeout().into_iter().chain(self.down.poll_timeout()).min()
+    }
+}
+
+fn forged(source: SocketAddr, destination: SocketAddr, contents: Bytes) -> Datagram {
+    Datagram { source, destination, ecn: None, contents }
+}
+
+impl Way {
+    fn forgery(&mut self, now: Instant) -> Option<Bytes> {
+        self.attacker.as_mut()?.poll(now)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let due = self.link.poll_timeout().map(Instant::from_std);
+        let forgery = self.attacker.as_ref().map(Attacker::poll_timeout);
+        due.into_iter().chain(forgery).min()
+    }
+}
