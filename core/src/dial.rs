@@ -3,6 +3,8 @@
 //! An inbound (SOCKS5, port forward) knows no session, no QUIC and no relay; it asks a [`Dial`] for a [`Flow`] to a target
 //! and pumps bytes. A flow keeps TCP's three endings apart: finished, reset by us, reset by the far side.
 
+#[cfg(test)]
+pub(crate) mod loopback;
 pub mod memory;
 
 use std::future::Future;

@@ -3,5 +3,6 @@
 //! Everything that touches a socket, a clock or a task is a thin shell around `tandem-proto`.
 
 pub mod dial;
+pub mod inbound;
 pub mod pump;
 pub mod transport;

@@ -1,0 +1,85 @@
+//! SOCKS5 for local applications: the codec's events turned into reads, writes and a flow.
+
+mod codec;
+
+pub use codec::Credentials;
+
+use std::io;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use self::codec::{Event, Handshake, Refusal, Reply};
+use super::{HANDSHAKE_LIMIT, Shared};
+use crate::pump::pump_counted;
+use tandem_proto::wire::flow::Target;
+
+/// How long a client that was turned away may go on sending before its connection is closed regardless.
+const FAREWELL_LIMIT: Duration = Duration::from_secs(1);
+
+pub(super) async fn serve(mut tcp: TcpStream, number: u64, credentials: Option<&Credentials>, shared: &Shared) {
+    let negotiated = tokio::select! {
+        () = shared.stop.cancelled() => return,
+        negotiated = timeout(HANDSHAKE_LIMIT, negotiate(&mut tcp, credentials)) => negotiated,
+    };
+    shared.handshakes.lock().remove(&number);
+    let target = match negotiated {
+        Ok(Ok(Some(target))) => target,
+        Ok(Ok(None)) => return farewell(tcp).await,
+        Ok(Err(error)) => return tracing::debug!(%error, "local connection ended during its SOCKS handshake"),
+        Err(_) => return tracing::debug!("local connection closed: its SOCKS handshake took too long"),
+    };
+    let Some(opened) = shared.open(&tcp, &target).await else {
+        return;
+    };
+    let reply = opened.as_ref().map_or_else(Reply::from, |_| Reply::Succeeded);
+    if tcp.write_all(&reply.bytes()).await.is_err() {
+        return;
+    }
+    match opened {
+        Err(_) => farewell(tcp).await,
+        Ok(flow) => {
+            let stats = pump_counted(flow, tcp, shared.flows.count()).await;
+            tracing::debug!(%target, ?stats, "flow ended");
+        }
+    }
+}
+
+/// Runs a handshake up to its request; `None` when the client was turned away.
+async fn negotiate(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    credentials: Option<&Credentials>,
+) -> io::Result<Option<Target>> {
+    let mut handshake = Handshake::new(credentials);
+    loop {
+        let length = stream.read(handshake.space()).await?;
+        if length == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        match handshake.handle_read(length) {
+            None => {}
+            Some(Event::Send(bytes)) => stream.write_all(&bytes).await?,
+            Some(Event::Connect(target)) => return Ok(Some(target)),
+            Some(Event::Refuse(refusal)) => {
+                tracing::debug!(?refusal, "SOCKS client turned away");
+                match refusal {
+                    Refusal::Silent => {}
+                    Refusal::Short(bytes) => stream.write_all(&bytes).await?,
+                    Refusal::Reply(reply) => stream.write_all(&reply.bytes()).await?,
+                }
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// Closes so that the last words arrive: bytes left unread would make the kernel reset the connection and drop them.
+async fn farewell(mut tcp: TcpStream) {
+    if tcp.shutdown().await.is_ok() {
+        let mut rest = [0; 1024];
+        let read_out = async { while tcp.read(&mut rest).await.is_ok_and(|length| length > 0) {} };
+        let _ = timeout(FAREWELL_LIMIT, read_out).await;
+    }
+}
