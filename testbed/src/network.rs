@@ -56,10 +56,10 @@ struct Shared {
 struct State {
     sockets: BTreeMap<SocketAddr, Weak<VirtualSocket>>,
     lines: Vec<LineState>,
-    /// Which line carries what a client sends, by client and relay address.
-    from_client: BTreeMap<(SocketAddr, SocketAddr), usize>,
-    /// Which line carries what a relay sends, by every public address the line ever had, and relay address.
-    from_relay: BTreeMap<(SocketAddr, SocketAddr), usize>,
+    /// Which line, and pair of addresses on it, carries what a client sends, by client and relay address.
+    from_client: BTreeMap<(SocketAddr, SocketAddr), (usize, usize)>,
+    /// The same for what a relay sends, by every public address the client ever had, and relay address.
+    from_relay: BTreeMap<(SocketAddr, SocketAddr), (usize, usize)>,
     /// When the driver looks next, if it waits for a time at all.
     planned: Option<Instant>,
     unroutable: u64,
@@ -68,6 +68,8 @@ struct State {
 /// One datagram under way.
 #[derive(Clone, Debug)]
 struct Datagram {
+    /// Which pair of addresses on its line it travels between.
+    pair: usize,
     /// As the receiver sees it.
     source: SocketAddr,
     /// As the sender named it.
@@ -139,9 +141,7 @@ impl VirtualNetwork {
         let line = LineState::new(client, relay, up, down)?;
         let mut state = self.shared.state.lock();
         let index = state.lines.len();
-        let joined = state.from_client.insert((client, relay), index);
-        assert!(joined.is_none(), "{client} and {relay} are joined already");
-        state.from_relay.insert((client, relay), index);
+        state.join(client, relay, (index, 0));
         state.lines.push(line);
         drop(state);
         Ok(Line::new(self.shared.clone(), index))
@@ -149,7 +149,7 @@ impl VirtualNetwork {
 
     /// Hands a datagram to a socket at once, from whatever source the caller makes up. False if no socket has the address.
     pub fn inject(&self, source: SocketAddr, destination: SocketAddr, contents: Bytes) -> bool {
-        let datagram = Datagram { source, destination, ecn: None, contents };
+        let datagram = Datagram { pair: 0, source, destination, ecn: None, contents };
         let socket = self.shared.state.lock().socket_at(destination);
         socket.is_some_and(|socket| {
             socket.arrive(destination, datagram);
@@ -170,13 +170,13 @@ impl Shared {
         let mut state = self.state.lock();
         let upward = state.from_client.get(&(source, destination)).map(|line| (*line, Direction::Up));
         let downward = || state.from_relay.get(&(destination, source)).map(|line| (*line, Direction::Down));
-        let Some((line, direction)) = upward.or_else(downward) else {
+        let Some(((line, pair), direction)) = upward.or_else(downward) else {
             state.unroutable += 1;
             return;
         };
         let line = &mut state.lines[line];
-        let source = if direction == Direction::Up { line.public } else { source };
-        let due = line.enqueue(now, direction, Datagram { source, destination, ecn, contents });
+        let source = if direction == Direction::Up { line.pairs[pair].public } else { source };
+        let due = line.enqueue(now, direction, Datagram { pair, source, destination, ecn, contents });
         self.plan(&mut state, due);
     }
 
@@ -210,6 +210,12 @@ impl Shared {
 }
 
 impl State {
+    fn join(&mut self, client: SocketAddr, relay: SocketAddr, way: (usize, usize)) {
+        let joined = self.from_client.insert((client, relay), way);
+        assert!(joined.is_none(), "{client} and {relay} are joined already");
+        self.from_relay.insert((client, relay), way);
+    }
+
     fn socket_at(&self, address: SocketAddr) -> Option<Arc<VirtualSocket>> {
         self.sockets.get(&address).and_then(Weak::upgrade)
     }

@@ -1,4 +1,6 @@
 //! One client address joined to one relay address: two links, a NAT, and whoever sits on the wire.
+//!
+//! Others may share the line ([`Line::share`]): their datagrams stand in the same queues.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,16 +32,28 @@ impl Line {
     /// When the address belongs to another line.
     pub fn rebind(&self, public: SocketAddr) {
         let mut state = self.shared.state.lock();
-        let line = &mut state.lines[self.index];
-        line.public = public;
-        let relay = line.relay;
-        let other = state.from_relay.insert((public, relay), self.index);
-        assert!(other.is_none_or(|line| line == self.index), "{public} belongs to another line");
+        let pair = &mut state.lines[self.index].pairs[0];
+        pair.public = public;
+        let at = (public, pair.relay);
+        let other = state.from_relay.insert(at, (self.index, 0));
+        assert!(other.is_none_or(|owner| owner == (self.index, 0)), "{public} belongs to another line");
+    }
+
+    /// Joins two more addresses by the same two links, as a neighbour's traffic that stands in the same queues.
+    ///
+    /// # Panics
+    /// When the two are joined already.
+    pub fn share(&self, client: SocketAddr, relay: SocketAddr) {
+        let mut state = self.shared.state.lock();
+        let pairs = &mut state.lines[self.index].pairs;
+        let pair = pairs.len();
+        pairs.push(Pair { client, public: client, relay });
+        state.join(client, relay, (self.index, pair));
     }
 
     /// The address under which the relay sees the client.
     pub fn public_address(&self) -> SocketAddr {
-        self.shared.state.lock().lines[self.index].public
+        self.shared.state.lock().lines[self.index].pairs[0].public
     }
 
     /// Drops in silence all that travels in one direction, until [`restore`](Self::restore).
@@ -114,12 +128,19 @@ impl Line {
 /// The line itself.
 #[derive(Debug)]
 pub(super) struct LineState {
-    pub(super) client: SocketAddr,
-    /// Where the relay believes the client to be.
-    pub(super) public: SocketAddr,
-    pub(super) relay: SocketAddr,
+    /// Whom it joins; the first are its owners.
+    pub(super) pairs: Vec<Pair>,
     up: Way,
     down: Way,
+}
+
+/// Two addresses that a line joins.
+#[derive(Debug)]
+pub(super) struct Pair {
+    client: SocketAddr,
+    /// Where the relay believes the client to be.
+    pub(super) public: SocketAddr,
+    relay: SocketAddr,
 }
 
 /// One direction of a line.
@@ -138,7 +159,7 @@ impl LineState {
     ) -> Result<Self, ConfigError> {
         let now = Instant::now().into_std();
         let way = |config| Ok(Way { link: Link::new(config, now)?, attacker: None });
-        Ok(Self { client, public: client, relay, up: way(up)?, down: way(down)? })
+        Ok(Self { pairs: vec![Pair { client, public: client, relay }], up: way(up)?, down: way(down)? })
     }
 
     pub(super) fn way(&mut self, direction: Direction) -> &mut Way {
@@ -168,18 +189,20 @@ impl LineState {
     /// The next datagram that has arrived, with the address of the socket that gets it.
     pub(super) fn poll(&mut self, now: Instant) -> Option<(SocketAddr, Datagram)> {
         if let Some(datagram) = self.up.link.poll(now.into_std()) {
-            return Some((self.relay, datagram));
+            return Some((self.pairs[datagram.pair].relay, datagram));
         }
         while let Some(datagram) = self.down.link.poll(now.into_std()) {
-            if datagram.destination == self.public {
-                return Some((self.client, datagram));
+            let pair = &self.pairs[datagram.pair];
+            if datagram.destination == pair.public {
+                return Some((pair.client, datagram));
             }
         }
+        let Pair { client, public, relay } = self.pairs[0];
         if let Some(contents) = self.up.forgery(now) {
-            return Some((self.relay, forged(self.public, self.relay, contents)));
+            return Some((relay, forged(public, relay, contents)));
         }
         let contents = self.down.forgery(now)?;
-        Some((self.client, forged(self.relay, self.client, contents)))
+        Some((client, forged(relay, client, contents)))
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
@@ -188,7 +211,7 @@ impl LineState {
 }
 
 fn forged(source: SocketAddr, destination: SocketAddr, contents: Bytes) -> Datagram {
-    Datagram { source, destination, ecn: None, contents }
+    Datagram { pair: 0, source, destination, ecn: None, contents }
 }
 
 impl Way {

@@ -133,6 +133,28 @@ fn a_rebound_line_shows_its_new_address_and_forgets_the_old_one() {
 }
 
 #[test]
+fn a_neighbour_on_the_same_line_stands_in_the_same_queue() {
+    run(async {
+        let network = VirtualNetwork::new();
+        let neighbour: SocketAddr = ([100, 64, 0, 2], 5000).into();
+        let (client_socket, relay_socket) = (network.socket(client()), network.socket(relay()));
+        let neighbour_socket = network.socket(neighbour);
+        let up = LinkConfig { rate: Some(Bitrate::from_mbit(10)), ..delay(MILLISECOND) };
+        let line = network.line(client(), relay(), up, delay(MILLISECOND)).unwrap();
+        line.share(neighbour, relay());
+        // 1,222 bytes and 28 of headers take 1 ms at 10 Mbit/s.
+        send(&client_socket, relay(), &[1; 1_222], None).unwrap();
+        send(&neighbour_socket, relay(), &[2; 1_222], None).unwrap();
+        assert_eq!(receive(&relay_socket).await.1.addr, client());
+        assert_eq!(receive(&relay_socket).await.1.addr, neighbour);
+        assert_eq!(elapsed(), 3 * MILLISECOND);
+        send(&relay_socket, neighbour, b"back", None).unwrap();
+        assert_eq!(receive(&neighbour_socket).await.0, b"back");
+        assert_eq!(line.counters(Direction::Up).delivered, 2);
+    });
+}
+
+#[test]
 fn a_cut_direction_is_silent_and_the_other_is_not() {
     run(async {
         let network = VirtualNetwork::new();
