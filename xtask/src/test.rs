@@ -74,7 +74,7 @@ const STEPS: [Step; 6] = [
     },
     Step {
         name: "dependencies",
-        arguments: &["deny", "--hide-inclusion-graph", "check", "bans", "licenses", "sources"],
+        arguments: &["deny", "check", "--hide-inclusion-graph", "bans", "licenses", "sources"],
         tool: Some(Tool::Deny),
         rustdoc_flags: "",
         runs_tests: false,
