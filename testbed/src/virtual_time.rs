@@ -2,8 +2,8 @@
 //!
 //! [`run`] is a current-thread tokio runtime with paused time. tokio's timers fire on whole milliseconds, and so they do
 //! here; but packets must arrive to the nanosecond, or a link of 10 ms would seem to vary by a tenth. So the network does
-//! not sleep until a packet is due: it waits until nothing else can run ([`when_idle`]) and then moves the clock itself
-//! ([`advance_to`]), never past a millisecond at which a timer could fire.
+//! not sleep until a packet is due: it waits until nothing else can run (`when_idle`) and then moves the clock itself
+//! (`advance_to`), never past a millisecond at which a timer could fire.
 //!
 //! Nothing here is random and nothing reads the machine's clock: the same future takes the same steps every time, if it
 //! draws its own chance from seeds. (`tokio::select!` must be `biased`.)
