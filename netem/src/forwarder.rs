@@ -7,9 +7,9 @@
 //!
 //! One task carries everything. It ends when the [`Forwarder`] is dropped; [`Forwarder::shutdown`] also waits for the end.
 //!
-//! What it does not do: ECN bits are not carried over. Packets leave up to a millisecond late, which is how fine tokio's
-//! timer is, so that they come in lumps; their times are computed by the [`Link`], not measured, so that the long-run
-//! rate is exact all the same.
+//! What it does not do: ECN bits are not carried over. tokio's timer counts milliseconds, so that packets leave up to one
+//! late, and in lumps; their times are computed by the [`Link`], not measured, so that the long-run rate is exact all the
+//! same. Only where the machine keeps the task from running for longer than the queue lasts is capacity lost.
 
 mod carry;
 mod nat;

@@ -7,7 +7,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use socket2::{SockAddr, SockRef};
@@ -26,12 +26,17 @@ const MAX_DATAGRAM: usize = 1 << 16;
 /// Bytes allocated at a time for received datagrams: some 300 full-sized packets.
 const BLOCK: usize = 512 << 10;
 
+/// How much later than asked tokio's timer mostly fires: it counts whole milliseconds, and so does the system call below.
+///
+/// The task asks for that much less. Woken early, it asks for the next tick, so that a packet leaves less than a tick late.
+const TIMER_LATENESS: Duration = Duration::from_millis(1);
+
 /// Carries until `stop` is cancelled.
 pub(super) async fn carry(listen: UdpSocket, mut nat: Nat, shared: Arc<Shared>, stop: CancellationToken) {
     let mut blocks = Blocks::default();
     let sleep = tokio::time::sleep_until(tokio::time::Instant::now());
     tokio::pin!(sleep);
-    let mut next: Option<Instant> = None;
+    let mut armed = false;
     loop {
         tokio::select! {
             biased;
@@ -42,7 +47,7 @@ pub(super) async fn carry(listen: UdpSocket, mut nat: Nat, shared: Arc<Shared>, 
                 return;
             },
             () = nat.readable() => {}
-            () = &mut sleep, if next.is_some() => {}
+            () = &mut sleep, if armed => {}
         }
         let now = tokio::time::Instant::now().into_std();
         let due = {
@@ -59,11 +64,11 @@ pub(super) async fn carry(listen: UdpSocket, mut nat: Nat, shared: Arc<Shared>, 
                 .flatten()
                 .min()
         };
-        if due != next {
-            next = due;
-            if let Some(due) = due {
-                sleep.as_mut().reset(due.into());
-            }
+        armed = due.is_some();
+        if let Some(due) = due {
+            let early = due.checked_sub(TIMER_LATENESS).unwrap_or(due);
+            let next_tick = now + Duration::from_micros(1);
+            sleep.as_mut().reset(early.max(next_tick).into());
         }
     }
 }
