@@ -10,8 +10,11 @@
 pub mod congestion;
 pub mod hold;
 pub mod keys;
+pub mod link;
 pub mod mode;
 pub mod pairing;
+pub mod path;
 mod recent;
+pub mod schedule;
 pub mod stats;
 pub mod wire;

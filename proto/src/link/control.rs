@@ -1,0 +1,432 @@
+//! Control datagrams of a link: joining, pinging, reporting, and what is made of the other side's.
+
+use std::time::{Duration, Instant};
+
+use rand::Rng;
+
+use super::{AMPLIFICATION, Candidate, Link, LinkEvent, Outgoing};
+use crate::keys::Role;
+use crate::path::{Path, PathAddress};
+use crate::stats::PathState;
+use crate::wire::control::{
+    self, CHALLENGE_LEN, Frame, MAX_MAP_LEN, MAX_PATHS, Message, PathId, PathReport, PathSent, SentReport,
+};
+use crate::wire::header::{TICK_MICROS, expand_number};
+
+/// Reports come at most this often, and at most every half round trip.
+const LEAST_REPORT_INTERVAL: Duration = Duration::from_millis(5);
+
+/// And at least this often while data arrives.
+const MOST_REPORT_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A report waits for this many datagrams, unless it is late.
+const DATAGRAMS_PER_REPORT: u32 = 16;
+
+/// How often the other side is told what was sent.
+const SENT_REPORT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A better reference path must deliver this much more, and is looked for once a second.
+const REFERENCE_MARGIN: f64 = 1.2;
+const REFERENCE_INTERVAL: Duration = Duration::from_secs(1);
+
+impl Link {
+    /// When [`Self::handle_timeout`] is to be called; `None` if nothing is planned.
+    pub fn poll_timeout(&self, now: Instant) -> Option<Instant> {
+        self.keys.as_ref()?;
+        let (active, is_client) = (self.is_active(now), self.role == Role::Client);
+        let paths = self.paths.iter().flat_map(|path| {
+            [
+                path.silent_at(),
+                path.ping_due(active, is_client, now),
+                path.mtu.poll_timeout().filter(|_| path.state == PathState::Up && self.framing),
+            ]
+        });
+        let report = (self.unreported > 0).then(|| self.last_report.map_or(now, |last| last + MOST_REPORT_INTERVAL));
+        paths.chain([report]).flatten().min()
+    }
+
+    /// Does what is due: pings, probes, reports; ends silent paths.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.keys.is_none() {
+            return;
+        }
+        let (active, is_client) = (self.is_active(now), self.role == Role::Client);
+        for index in 0..self.paths.len() {
+            let path = &mut self.paths[index];
+            let id = path.id;
+            if path.silent_at().is_some_and(|at| at <= now) {
+                path.go_down(&format!("no answer for {} ms", path.silence_limit().as_millis()));
+                self.events.push_back(LinkEvent::PathChanged(id, PathState::Down));
+            }
+            let path = &mut self.paths[index];
+            let due = path.ping_due(active, is_client, now).is_some_and(|at| at <= now);
+            let interval = (path.rtt.or_assumed() * 2).max(Duration::from_millis(50));
+            let probe = (path.state == PathState::Up && self.framing).then(|| path.mtu.poll(interval, now)).flatten();
+            if due {
+                self.ping(id, now);
+            }
+            if let Some(size) = probe {
+                let padding = usize::from(size) - Message::OVERHEAD - 3;
+                self.say(id, vec![Frame::MtuProbe(size), Frame::Padding(padding as u16)], now);
+            }
+        }
+        self.report_if_due(now);
+    }
+
+    /// Sends the report of what arrived, if it is time.
+    pub(super) fn report_if_due(&mut self, now: Instant) {
+        if self.unreported == 0 || self.keys.is_none() {
+            return;
+        }
+        let since = self.last_report.map_or(MOST_REPORT_INTERVAL, |last| now.saturating_duration_since(last));
+        let interval = (self.fast_rtt / 2).max(LEAST_REPORT_INTERVAL);
+        let due = since >= MOST_REPORT_INTERVAL || (since >= interval && self.unreported >= DATAGRAMS_PER_REPORT);
+        if !due {
+            return;
+        }
+        self.unreported = 0;
+        self.last_report = Some(now);
+        let reports: Vec<_> = (0..self.paths.len()).filter_map(|index| self.path_report(index, now)).collect();
+        let up: Vec<_> = self.paths.iter().filter(|path| path.state == PathState::Up).map(|path| path.id).collect();
+        for id in up {
+            self.say(id, vec![Frame::Report(reports.clone())], now);
+        }
+    }
+
+    fn path_report(&mut self, index: usize, now: Instant) -> Option<PathReport> {
+        let path = &mut self.paths[index];
+        let highest = self.hold.highest_on(path.id)?;
+        let oldest = path.arrivals.reported[0];
+        path.arrivals.reported.rotate_left(1);
+        path.arrivals.reported[3] = highest;
+        let bits = (highest - oldest.min(highest) + 1).min(highest + 1).min(8 * MAX_MAP_LEN as u64);
+        let mut map = vec![0; bits.div_ceil(8) as usize];
+        for bit in 0..bits {
+            if self.hold.arrived_on(path.id, highest - bit) {
+                map[(bit / 8) as usize] |= 1 << (bit % 8);
+            }
+        }
+        Some(PathReport {
+            path: path.id.0,
+            datagrams: path.arrivals.datagrams as u32,
+            bytes: path.arrivals.bytes,
+            highest: highest as u32,
+            delay_sum: path.arrivals.delay_sum,
+            delay_average: path.arrivals.delay_average(),
+            reordering: path.arrivals.reordering(now),
+            lag: (self.hold.lag(path.id, now).as_micros() as u64 / TICK_MICROS) as u32,
+            map,
+        })
+    }
+
+    /// Asks the far side for a sign of life on this path; a client's path that is not up asks to join.
+    pub(super) fn ping(&mut self, id: PathId, now: Instant) {
+        let is_client = self.role == Role::Client;
+        let Some(path) = self.path(id) else { return };
+        let mut frames = vec![if is_client && path.state != PathState::Up { Frame::Join } else { Frame::Ping }];
+        if is_client {
+            frames.push(Frame::Wish { sequence: self.wish.0, download: self.wish.1 });
+        }
+        if self.last_sent_report.is_none_or(|last| now.saturating_duration_since(last) >= SENT_REPORT_INTERVAL) {
+            if Some(id) == self.paths.last().map(|path| path.id) {
+                self.last_sent_report = Some(now);
+            }
+            frames.push(Frame::Sent(self.sent_report()));
+        }
+        let clock = self.clock(now);
+        if let Some(path) = self.path_mut(id) {
+            path.on_ping_sent(clock, now);
+        }
+        self.say(id, frames, now);
+    }
+
+    /// Tells the relay on every remaining path that this one is gone.
+    pub(super) fn say_leave(&mut self, gone: PathId, now: Instant) {
+        for index in 0..self.paths.len() {
+            self.say(self.paths[index].id, vec![Frame::Leave(gone)], now);
+        }
+    }
+
+    fn sent_report(&self) -> SentReport {
+        SentReport {
+            datagrams: self.log.next_number(),
+            copies: self.counters.copies,
+            copies_skipped: self.counters.copies_skipped,
+            judged: self.log.judged,
+            lost: self.log.lost,
+            paths: self.paths.iter().map(Path::sent).collect(),
+        }
+    }
+
+    /// Sends frames on a path.
+    fn say(&mut self, id: PathId, frames: Vec<Frame>, now: Instant) {
+        let Some(path) = self.path(id) else { return };
+        let (address, clock) = (path.address, path.arrivals.clock);
+        let bytes = self.seal(id, clock, frames, now);
+        if let Some(path) = self.path_mut(id)
+            && let Some(bytes) = &bytes
+        {
+            path.departures.bytes += bytes.len() as u64;
+        }
+        if let Some(bytes) = bytes {
+            self.outgoing.push_back(Outgoing { address, bytes });
+        }
+    }
+
+    fn seal(
+        &mut self,
+        path: PathId,
+        heard: Option<(u32, Instant)>,
+        frames: Vec<Frame>,
+        now: Instant,
+    ) -> Option<Vec<u8>> {
+        let echo = heard.map(|(clock, at)| (clock, now.saturating_duration_since(at).as_micros() as u32));
+        let message = Message { path, clock: self.clock(now), echo, frames };
+        let keys = self.keys.as_ref()?;
+        let mut bytes = self.spare.pop().unwrap_or_default();
+        control::seal(&keys.send, keys.id, self.counter, &message, &mut bytes);
+        self.counter += 1;
+        Some(bytes)
+    }
+
+    /// Opens a control datagram and acts on it.
+    pub(super) fn handle_control(&mut self, from: PathAddress, payload: &mut [u8], now: Instant) {
+        let len = payload.len() as u64;
+        let Some(keys) = &self.keys else {
+            // The client finished the handshake first and asks to join already.
+            if self.role == Role::Relay && self.knows(from) && self.early.len() < MAX_PATHS {
+                self.early.push((from, payload.to_vec()));
+            }
+            return;
+        };
+        let Some((counter, message)) = control::open(&keys.recv, payload) else {
+            self.counters.forged += 1;
+            return;
+        };
+        if !self.replay.accept(counter) {
+            self.counters.replayed += 1;
+            return;
+        }
+        // A message that this version does not understand proves nothing but its sender.
+        let Ok(message) = message else { return };
+        match self.role {
+            Role::Client => {
+                if self.index_at(from).is_some_and(|index| self.paths[index].id == message.path) {
+                    self.framing = true;
+                    self.handle_message(message, now);
+                } else {
+                    self.counters.forged += 1;
+                }
+            }
+            Role::Relay => {
+                if self.path(message.path).is_some_and(|path| path.address == from) {
+                    self.handle_message(message, now);
+                } else {
+                    self.handle_stranger(from, message, len, now);
+                }
+            }
+        }
+    }
+
+    fn handle_message(&mut self, message: Message, now: Instant) {
+        let (id, clock_now) = (message.path, self.clock(now));
+        let Some(path) = self.path_mut(id) else { return };
+        path.arrivals.clock = Some((message.clock, now));
+        let was = path.state;
+        if let Some((clock, held)) = message.echo {
+            path.on_echo(clock, held, clock_now);
+            self.update_rtts();
+        }
+        let mut answer = Vec::new();
+        for frame in message.frames {
+            match frame {
+                Frame::Padding(_) => {}
+                Frame::Ping => answer.push(Frame::Padding(1)),
+                Frame::Join => answer.push(Frame::Joined),
+                Frame::Challenge(proof) => answer.push(Frame::Answer(proof)),
+                // Answers count from strangers only, `Joined` below.
+                Frame::Answer(_) => answer.push(Frame::Joined),
+                Frame::Joined if self.role == Role::Client => self.come_up(id, now),
+                Frame::Joined => {}
+                Frame::Leave(gone) if self.role == Role::Relay && gone != id => self.forget(gone),
+                Frame::Leave(_) => {}
+                Frame::Wish { sequence, download } if self.role == Role::Relay => self.take_wish(sequence, download),
+                Frame::Wish { .. } => {}
+                Frame::Report(reports) => reports.iter().for_each(|report| self.handle_report(report, now)),
+                Frame::Sent(sent) if sent.datagrams >= self.peer_sent.datagrams => self.peer_sent = sent,
+                Frame::Sent(_) => {}
+                Frame::MtuProbe(size) => answer.push(Frame::MtuAck(size)),
+                Frame::MtuAck(size) => {
+                    if let Some(path) = self.path_mut(id) {
+                        path.mtu.on_ack(size);
+                    }
+                }
+            }
+        }
+        // On the relay, any sign of a path that had fallen silent brings it back: its address is proved already.
+        if self.role == Role::Relay && was == PathState::Down {
+            self.come_up(id, now);
+        }
+        if !answer.is_empty() {
+            self.say(id, answer, now);
+        }
+    }
+
+    /// A valid message from an address that is not the path's: a new path, or one behind a NAT that changed its mind.
+    fn handle_stranger(&mut self, from: PathAddress, message: Message, len: u64, now: Instant) {
+        let id = message.path;
+        let known = self.candidates.iter().position(|candidate| candidate.path == id);
+        let index = match known {
+            Some(index) if self.candidates[index].address == from => index,
+            _ => {
+                let mut challenge = [0; CHALLENGE_LEN];
+                self.rng.fill_bytes(&mut challenge);
+                if let Some(index) = known {
+                    self.candidates.remove(index);
+                }
+                self.candidates.push(Candidate { path: id, address: from, challenge, received: 0, sent: 0 });
+                self.candidates.len() - 1
+            }
+        };
+        self.candidates[index].received += len;
+        let proved = message.frames.contains(&Frame::Answer(self.candidates[index].challenge));
+        if proved {
+            self.candidates.remove(index);
+            self.join(id, from, now);
+            self.handle_message(message, now);
+            return;
+        }
+        let (challenge, heard) = (self.candidates[index].challenge, Some((message.clock, now)));
+        let Some(bytes) = self.seal(id, heard, vec![Frame::Challenge(challenge)], now) else { return };
+        let candidate = &mut self.candidates[index];
+        if candidate.sent + bytes.len() as u64 <= AMPLIFICATION * candidate.received {
+            candidate.sent += bytes.len() as u64;
+            self.outgoing.push_back(Outgoing { address: from, bytes });
+        }
+    }
+
+    /// The address has proved that it receives what is sent to it, and holds the session's keys: it is the path's.
+    fn join(&mut self, id: PathId, address: PathAddress, now: Instant) {
+        self.framing = true;
+        self.handshake.clear();
+        match self.path_mut(id) {
+            Some(path) => {
+                let old = std::mem::replace(&mut path.address, address);
+                path.move_to(address);
+                self.events.push_back(LinkEvent::AddressRemoved(old));
+            }
+            None => {
+                let at = self.paths.partition_point(|path| path.id < id);
+                self.paths.insert(at, Path::new(id, address));
+            }
+        }
+        self.events.push_back(LinkEvent::AddressAdded(address));
+        self.come_up(id, now);
+    }
+
+    fn come_up(&mut self, id: PathId, now: Instant) {
+        let Some(path) = self.path_mut(id) else { return };
+        if path.state != PathState::Up {
+            path.come_up(now);
+            self.events.push_back(LinkEvent::PathChanged(id, PathState::Up));
+            self.wake = true;
+        }
+    }
+
+    fn take_wish(&mut self, sequence: u32, download: crate::mode::Copying) {
+        if sequence.wrapping_sub(self.wish.0) as i32 >= 0 {
+            self.wish = (sequence, download);
+            self.copying = download;
+        }
+    }
+
+    fn update_rtts(&mut self) {
+        let up = |path: &&Path| path.state == PathState::Up;
+        let Some(fast) = self.paths.iter().filter(up).filter_map(|path| path.rtt.smoothed()).min() else { return };
+        self.fast_rtt = fast;
+        for path in &self.paths {
+            if let Some(rtt) = path.rtt.smoothed() {
+                self.hold.set_lag_hint(path.id, rtt.saturating_sub(fast) / 2);
+            }
+        }
+    }
+
+    fn handle_report(&mut self, report: &PathReport, now: Instant) {
+        let id = PathId(report.path);
+        let next = self.log.next_number();
+        let Some(path) = self.paths.iter_mut().find(|path| path.id == id) else { return };
+        let highest = expand_number(report.highest, next);
+        if highest >= next || !path.departures.on_report(report, now) {
+            return;
+        }
+        path.on_evidence();
+        let covered = highest.saturating_sub(8 * report.map.len() as u64 - u64::from(!report.map.is_empty()));
+        let reordering = Duration::from_micros(u64::from(report.reordering) * TICK_MICROS).mul_f64(1.25);
+        let newest = self.log.entry(highest).map(|entry| entry.sent_at);
+        let is_reference = self.reference.is_some_and(|(reference, _)| reference == id);
+        while path.departures.judged_to <= highest {
+            let number = path.departures.judged_to;
+            let bit = (highest - number) as usize;
+            // What the map no longer covers was told in a report that got lost: taken for arrived.
+            let arrived = number < covered || report.map.get(bit / 8).is_none_or(|byte| byte & (1 << (bit % 8)) != 0);
+            if !arrived
+                && let (Some(entry), Some(newest)) = (self.log.entry(number), newest)
+                && newest.saturating_duration_since(entry.sent_at) < reordering
+            {
+                break;
+            }
+            path.departures.judged_to += 1;
+            if let Some(entry) = self.log.judge(id, number, arrived) {
+                path.departures.judge(!arrived);
+                if !arrived && is_reference {
+                    self.events.push_back(LinkEvent::ReferenceLoss {
+                        bytes: entry.size,
+                        sent_at: entry.sent_at,
+                        queue_exceeded: entry.queued.contains(id),
+                    });
+                }
+            }
+        }
+        let tolerated = path.departures.tolerated_queue(path.rtt.min().unwrap_or(self.fast_rtt));
+        if path.departures.queue() > tolerated {
+            self.queued.insert(id);
+        } else {
+            self.queued.remove(id);
+        }
+        self.choose_reference(now);
+        self.events.push_back(LinkEvent::Reported);
+    }
+
+    fn choose_reference(&mut self, now: Instant) {
+        if self.reference.is_some_and(|(_, since)| now.saturating_duration_since(since) < REFERENCE_INTERVAL) {
+            return;
+        }
+        let rate = |path: &Path| path.departures.rate(now);
+        let best = self
+            .paths
+            .iter()
+            .filter(|path| path.departures.is_reported())
+            .max_by(|a, b| rate(a).total_cmp(&rate(b)).then(b.id.cmp(&a.id)));
+        let Some(best) = best else { return };
+        let current = self.reference.and_then(|(id, _)| self.path(id));
+        let id = match current {
+            Some(current) if rate(best) < REFERENCE_MARGIN * rate(current) => current.id,
+            _ => best.id,
+        };
+        self.reference = Some((id, now));
+    }
+}
+
+impl Path {
+    fn sent(&self) -> PathSent {
+        PathSent {
+            path: self.id.0,
+            datagrams: self.departures.datagrams,
+            bytes: self.departures.bytes,
+            judged: self.departures.judged,
+            lost: self.departures.lost,
+            queue: (self.departures.queue().as_micros() as u64 / TICK_MICROS) as u32,
+            send_errors: self.departures.send_errors as u32,
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Where a datagram of QUIC goes, and what is put in front of it.
+
+use std::time::Instant;
+
+use super::{AMPLIFICATION, Link};
+use crate::keys::Role;
+use crate::mode::Copying;
+use crate::path::PathAddress;
+use crate::schedule::{self, PathSet};
+use crate::stats::PathState;
+use crate::wire::control::{MAX_PATHS, PathId};
+use crate::wire::header::{HEADER_LEN, Header, HoldClass};
+
+/// The paths of one departure, the preferred one first.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Targets {
+    list: [Option<(PathId, PathAddress)>; MAX_PATHS],
+    len: usize,
+}
+
+impl Targets {
+    fn push(&mut self, path: PathId, address: PathAddress) {
+        if self.len < MAX_PATHS {
+            self.list[self.len] = Some((path, address));
+            self.len += 1;
+        }
+    }
+
+    /// The paths and their addresses.
+    pub fn iter(&self) -> impl Iterator<Item = (PathId, PathAddress)> + '_ {
+        self.list[..self.len].iter().flatten().copied()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none: the datagram is not sent.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// One batch of datagrams on its way out.
+#[derive(Debug, Clone, Copy)]
+pub struct Departure {
+    /// Where they go.
+    pub targets: Targets,
+    /// Length of each as it travels, the last perhaps shorter.
+    pub segment_size: usize,
+    /// The number of the first, if they carry headers.
+    first: Option<u64>,
+    count: u64,
+    bytes: u64,
+}
+
+impl Link {
+    /// Puts the datagrams `contents`, each of `segment_size` bytes but perhaps the last, into `out` as they are to travel,
+    /// and says where to. They count as sent on all targets; [`Self::not_sent`] and [`Self::take_back`] correct that.
+    pub fn depart(
+        &mut self,
+        contents: &[u8],
+        segment_size: usize,
+        hold: HoldClass,
+        now: Instant,
+        out: &mut Vec<u8>,
+    ) -> Departure {
+        out.clear();
+        let mut departure = Departure {
+            targets: Targets::default(),
+            segment_size,
+            first: None,
+            count: 0,
+            bytes: contents.len() as u64,
+        };
+        if !self.framing || self.keys.is_none() {
+            departure.targets = self.plain_targets(contents.len() as u64);
+            out.extend_from_slice(contents);
+            return departure;
+        }
+        self.touch(now);
+        let (targets, set) = self.targets(now);
+        let size = segment_size.min(contents.len()) + HEADER_LEN;
+        let narrowest = self.paths.iter().filter(|path| set.contains(path.id) || path.usable(now));
+        if narrowest.map(|path| usize::from(path.mtu.known())).min().is_some_and(|mtu| size > mtu) {
+            self.counters.oversized += 1;
+            return departure;
+        }
+        let keys = self.keys.as_ref().expect("checked above");
+        let departed = self.ticks(now);
+        departure.first = Some(self.log.next_number());
+        departure.segment_size = segment_size + HEADER_LEN;
+        for segment in contents.chunks(segment_size) {
+            Header::encode_into(&keys.send, self.log.next_number(), departed, hold, segment, out);
+            self.log.push(now, segment.len() + HEADER_LEN, set, self.queued);
+            departure.count += 1;
+        }
+        departure.bytes = out.len() as u64;
+        self.counters.copies += departure.count * (targets.len() as u64).saturating_sub(1);
+        for path in self.paths.iter_mut().filter(|path| set.contains(path.id)) {
+            path.departures.datagrams += departure.count;
+            path.departures.bytes += departure.bytes;
+        }
+        departure.targets = targets;
+        departure
+    }
+
+    /// The whole departure is to be tried again later: its numbers are free again.
+    pub fn take_back(&mut self, departure: &Departure) {
+        let Some(first) = departure.first else { return };
+        self.log.take_back(first);
+        self.counters.copies -= departure.count * (departure.targets.len() as u64).saturating_sub(1);
+        for (path, _) in departure.targets.iter() {
+            self.uncount(path, departure);
+        }
+    }
+
+    /// The socket of one target did not take the departure; with an `error` it failed, else it was merely full.
+    pub fn not_sent(&mut self, departure: &Departure, path: PathId, error: Option<&str>, now: Instant) {
+        if let Some(error) = error
+            && let Some(path) = self.path_mut(path)
+        {
+            path.on_send_error(error, now);
+        }
+        let Some(first) = departure.first else { return };
+        self.uncount(path, departure);
+        (first..first + departure.count).for_each(|number| self.log.not_sent_on(path, number));
+        if departure.targets.len() > 1 {
+            self.counters.copies -= departure.count;
+            self.counters.copies_skipped += departure.count;
+        }
+    }
+
+    fn uncount(&mut self, path: PathId, departure: &Departure) {
+        if let Some(path) = self.path_mut(path) {
+            path.departures.datagrams -= departure.count;
+            path.departures.bytes -= departure.bytes;
+        }
+    }
+
+    fn targets(&mut self, now: Instant) -> (Targets, PathSet) {
+        let usable = self.paths.iter().filter(|path| path.usable(now));
+        let candidates = usable.map(|path| schedule::Candidate { path: path.id, min_rtt: path.rtt.min() });
+        let mut targets = Targets::default();
+        let Some((preferred, set)) = self.scheduler.choose(self.copying, candidates) else {
+            // No path is known to work: any may be the first that does again.
+            let mut set = PathSet::default();
+            for path in &self.paths {
+                targets.push(path.id, path.address);
+                set.insert(path.id);
+            }
+            return (targets, set);
+        };
+        let preferred_first = self.paths.iter().filter(|path| path.id == preferred);
+        let others = self.paths.iter().filter(|path| path.id != preferred && set.contains(path.id));
+        preferred_first.chain(others).for_each(|path| targets.push(path.id, path.address));
+        (targets, set)
+    }
+
+    fn plain_targets(&mut self, bytes: u64) -> Targets {
+        let mut targets = Targets::default();
+        match self.role {
+            Role::Client => self.paths.iter().for_each(|path| targets.push(path.id, path.address)),
+            Role::Relay => {
+                // With one address alone, QUIC's own handshake has proved that it receives.
+                let proved = self.keys.is_some() && self.handshake.len() == 1;
+                for (index, peer) in self.handshake.iter_mut().enumerate() {
+                    if proved || peer.sent + bytes <= AMPLIFICATION * peer.received {
+                        peer.sent += bytes;
+                        targets.push(PathId(index as u8), peer.address);
+                    }
+                }
+                for path in self.paths.iter().filter(|path| path.state == PathState::Up) {
+                    targets.push(path.id, path.address);
+                }
+                if self.copying == Copying::Single && !self.paths.is_empty() {
+                    targets.len = targets.len.min(1);
+                }
+            }
+        }
+        targets
+    }
+}

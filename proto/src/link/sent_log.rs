@@ -1,0 +1,163 @@
+//! Remembers what was sent where, so that reports can be judged.
+//!
+//! One entry for each of the last [`LOG_LEN`] numbers: on which paths the datagram went, and on which it is known to have
+//! arrived or not. A number that falls out of the log unjudged on a path counts as lost there.
+
+use std::time::Instant;
+
+use crate::hold::WINDOW;
+use crate::schedule::PathSet;
+use crate::wire::control::PathId;
+
+/// Numbers remembered: as many as a receiver tells apart.
+pub(crate) const LOG_LEN: u64 = WINDOW;
+
+/// One datagram as sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entry {
+    /// When it left.
+    pub(crate) sent_at: Instant,
+    /// UDP payload bytes.
+    pub(crate) size: u16,
+    paths: PathSet,
+    judged: PathSet,
+    arrived: PathSet,
+    /// Paths that had a queue beyond the tolerated one when it left.
+    pub(crate) queued: PathSet,
+}
+
+/// The log of one direction.
+#[derive(Debug, Default)]
+pub(crate) struct SentLog {
+    entries: Vec<Entry>,
+    /// The next number.
+    next: u64,
+    /// Datagrams judged on every path that carried them, and those of them of which no copy arrived.
+    pub(crate) judged: u64,
+    pub(crate) lost: u64,
+}
+
+impl SentLog {
+    /// The number of the next datagram.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.next
+    }
+
+    /// Notes the next datagram.
+    pub(crate) fn push(&mut self, sent_at: Instant, size: usize, paths: PathSet, queued: PathSet) {
+        let entry = Entry {
+            sent_at,
+            size: size as u16,
+            paths,
+            judged: PathSet::default(),
+            arrived: PathSet::default(),
+            queued,
+        };
+        let index = (self.next % LOG_LEN) as usize;
+        if index < self.entries.len() {
+            let old = &mut self.entries[index];
+            if old.judged != old.paths && !old.paths.is_empty() {
+                self.judged += 1;
+                self.lost += u64::from(old.arrived.is_empty());
+            }
+            *old = entry;
+        } else {
+            self.entries.push(entry);
+        }
+        self.next += 1;
+    }
+
+    /// Takes back the newest datagrams down to `first`: they were not sent after all.
+    pub(crate) fn take_back(&mut self, first: u64) {
+        while self.next > first {
+            self.next -= 1;
+            let index = (self.next % LOG_LEN) as usize;
+            if self.next < LOG_LEN {
+                self.entries.truncate(index);
+            } else {
+                // What the entry replaced is settled already: it must not be settled again.
+                self.entries[index].paths = PathSet::default();
+            }
+        }
+    }
+
+    /// A datagram did not leave on `path`.
+    pub(crate) fn not_sent_on(&mut self, path: PathId, number: u64) {
+        if let Some(entry) = self.entry_mut(number) {
+            entry.paths.remove(path);
+            if entry.paths.is_empty() {
+                self.judged += 1;
+                self.lost += 1;
+            }
+        }
+    }
+
+    /// The entry of a number that is still remembered.
+    pub(crate) fn entry(&self, number: u64) -> Option<&Entry> {
+        (number < self.next && self.next - number <= LOG_LEN).then(|| &self.entries[(number % LOG_LEN) as usize])
+    }
+
+    fn entry_mut(&mut self, number: u64) -> Option<&mut Entry> {
+        (number < self.next && self.next - number <= LOG_LEN).then(|| &mut self.entries[(number % LOG_LEN) as usize])
+    }
+
+    /// Settles whether `number` arrived on `path`; `None` if it was not sent there, or is settled or forgotten.
+    pub(crate) fn judge(&mut self, path: PathId, number: u64, arrived: bool) -> Option<Entry> {
+        let entry = self.entry_mut(number)?;
+        if !entry.paths.contains(path) || entry.judged.contains(path) {
+            return None;
+        }
+        entry.judged.insert(path);
+        if arrived {
+            entry.arrived.insert(path);
+        }
+        let entry = *entry;
+        if entry.judged == entry.paths {
+            self.judged += 1;
+            self.lost += u64::from(entry.arrived.is_empty());
+        }
+        Some(entry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn both() -> PathSet {
+        let mut set = PathSet::only(PathId(0));
+        set.insert(PathId(1));
+        set
+    }
+
+    #[test]
+    fn a_datagram_is_lost_only_if_no_copy_arrived() {
+        let now = Instant::now();
+        let mut log = SentLog::default();
+        for _ in 0..3 {
+            log.push(now, 1_200, both(), PathSet::default());
+        }
+        for (number, wifi, cell) in [(0, true, true), (1, false, true), (2, false, false)] {
+            assert!(log.judge(PathId(0), number, wifi).is_some());
+            assert!(log.judge(PathId(1), number, cell).is_some());
+            assert!(log.judge(PathId(1), number, true).is_none(), "settled once");
+        }
+        assert_eq!((log.judged, log.lost), (3, 1));
+        assert!(log.judge(PathId(0), 3, true).is_none(), "never sent");
+    }
+
+    #[test]
+    fn what_was_taken_back_is_numbered_anew() {
+        let now = Instant::now();
+        let mut log = SentLog::default();
+        for _ in 0..LOG_LEN + 5 {
+            log.push(now, 1_200, both(), PathSet::default());
+        }
+        assert_eq!((log.judged, log.lost), (5, 5), "unjudged entries that fall out are lost");
+        log.take_back(LOG_LEN + 2);
+        assert_eq!(log.next_number(), LOG_LEN + 2);
+        log.push(now, 900, both(), PathSet::default());
+        assert_eq!(log.entry(LOG_LEN + 2).map(|entry| entry.size), Some(900));
+        assert_eq!((log.judged, log.lost), (5, 5));
+    }
+}

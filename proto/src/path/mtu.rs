@@ -1,0 +1,119 @@
+//! How large a datagram passes one path, found by padded probes of our own (after RFC 8899).
+//!
+//! The sizes that real networks have are tried from the largest down; each gets [`TRIES`] probes, so that random loss is
+//! not taken for a limit. What is known is a promise: no larger datagram is sent on the path.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// Link MTUs that are tried, in bytes; 1,280 is what every path must carry (RFC 8200, section 5).
+const LINK_MTUS: [u16; 6] = [1_500, 1_460, 1_420, 1_380, 1_340, 1_300];
+
+/// The link MTU that is assumed before a probe was answered.
+const BASE_LINK_MTU: u16 = 1_280;
+
+/// Probes of one size before a smaller one is tried.
+const TRIES: u32 = 8;
+
+/// After the search ended below the largest size, it begins anew so much later.
+const SEARCH_AGAIN: Duration = Duration::from_secs(120);
+
+/// The search for one path's MTU; sizes are UDP payloads.
+#[derive(Debug, Clone)]
+pub(crate) struct MtuSearch {
+    headers: u16,
+    known: u16,
+    candidate: usize,
+    tries: u32,
+    next_at: Option<Instant>,
+}
+
+impl MtuSearch {
+    /// A search towards `remote`, whose address family decides the headers' length.
+    pub(crate) fn new(remote: SocketAddr) -> Self {
+        let headers = if remote.is_ipv4() { 28 } else { 48 };
+        Self { headers, known: BASE_LINK_MTU - headers, candidate: 0, tries: 0, next_at: None }
+    }
+
+    /// Largest UDP payload that is known to pass, in bytes.
+    pub(crate) fn known(&self) -> u16 {
+        self.known
+    }
+
+    /// Starts the search, once the path is up.
+    pub(crate) fn start(&mut self, now: Instant) {
+        (self.candidate, self.tries, self.next_at) = (0, 0, Some(now));
+    }
+
+    /// When [`Self::poll`] wants to be called.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        self.next_at
+    }
+
+    /// The size of a probe to send now. `interval` is how long an answer may take.
+    pub(crate) fn poll(&mut self, interval: Duration, now: Instant) -> Option<u16> {
+        if self.next_at.is_none_or(|at| at > now) {
+            return None;
+        }
+        if self.tries == TRIES {
+            self.candidate += 1;
+            self.tries = 0;
+        }
+        let size = LINK_MTUS.get(self.candidate).map_or(0, |mtu| mtu - self.headers);
+        if size <= self.known {
+            self.candidate = 0;
+            self.tries = 0;
+            self.next_at = Some(now + SEARCH_AGAIN);
+            return None;
+        }
+        self.tries += 1;
+        self.next_at = Some(now + interval);
+        Some(size)
+    }
+
+    /// A probe of this size arrived.
+    pub(crate) fn on_ack(&mut self, size: u16) {
+        let candidate = LINK_MTUS.get(self.candidate).map_or(0, |mtu| mtu - self.headers);
+        if size > self.known && LINK_MTUS.iter().any(|mtu| mtu - self.headers == size) {
+            self.known = size;
+            if size >= candidate {
+                self.next_at = None;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs a search over a path that carries UDP payloads of up to `limit` bytes; how many probes it took.
+    fn search(mtu: &mut MtuSearch, limit: u16) -> u32 {
+        let (mut now, mut probes) = (Instant::now(), 0);
+        mtu.start(now);
+        while let Some(at) = mtu.poll_timeout().filter(|at| *at < now + SEARCH_AGAIN) {
+            now = at;
+            if let Some(size) = mtu.poll(Duration::from_millis(50), now) {
+                probes += 1;
+                if size <= limit {
+                    mtu.on_ack(size);
+                }
+            }
+        }
+        probes
+    }
+
+    #[test]
+    fn an_ethernet_path_is_known_after_one_probe() {
+        let mut mtu = MtuSearch::new("192.0.2.1:1".parse().expect("an address"));
+        assert_eq!((mtu.known(), search(&mut mtu, 1_472), mtu.known()), (1_252, 1, 1_472));
+    }
+
+    /// PATH-2
+    #[test]
+    fn a_narrow_path_is_found_from_above() {
+        let mut mtu = MtuSearch::new("[2001:db8::1]:1".parse().expect("an address"));
+        search(&mut mtu, 1_380 - 48);
+        assert_eq!(mtu.known(), 1_332);
+    }
+}
