@@ -12,10 +12,13 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use quinn::congestion::ControllerFactory;
 use tandem_proto::congestion::Algorithm;
 
 use super::pacing::PacingHandle;
 
+mod adapter;
+mod loss_based;
 mod signals;
 
 pub use signals::ReportedLoss;
@@ -84,6 +87,13 @@ impl CongestionHandle {
     /// path; a lag of zero means nothing is held.
     pub fn set_hold(&self, lag: Duration, fastest_rtt: Duration) {
         self.0.signals.lock().set_hold(lag, fastest_rtt);
+    }
+
+    /// What makes this connection's controller, for its transport settings and for no other connection's.
+    ///
+    /// The same `seed` gives the same decisions.
+    pub fn factory(&self, seed: u64) -> Arc<dyn ControllerFactory + Send + Sync> {
+        Arc::new(adapter::Factory { handle: self.clone(), seed })
     }
 
     /// What the controller last decided.

@@ -1,0 +1,58 @@
+//! The QUIC library's own loss-based controllers, with the one rule they need under an in-order hold.
+//!
+//! CUBIC and NewReno run as delivered, paced by the library. What is added is *rule Q*: a loss on the reference path that
+//! the hold hides counts as congestion if that path had a queue. The library's controllers react at most once to all
+//! that was sent before a reaction, so losses that it sees as well are not counted twice.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use quinn::congestion::{Controller, ControllerFactory, CubicConfig, NewRenoConfig};
+use tandem_proto::congestion::{Algorithm, initial_window};
+
+use super::{Metrics, ReportedLoss};
+
+/// A controller of the library's.
+pub(super) struct LossBased {
+    algorithm: Algorithm,
+    /// The library's controller; its hooks may be called as they come.
+    pub(super) inner: Box<dyn Controller>,
+}
+
+impl LossBased {
+    /// CUBIC, as the library has it.
+    pub(super) fn cubic(now: Instant, mtu: u16) -> Self {
+        let mut config = CubicConfig::default();
+        config.initial_window(initial_window(mtu.into()));
+        LossBased { algorithm: Algorithm::Cubic, inner: Arc::new(config).build(now, mtu) }
+    }
+
+    /// NewReno, as the library has it.
+    pub(super) fn new_reno(now: Instant, mtu: u16) -> Self {
+        let mut config = NewRenoConfig::default();
+        config.initial_window(initial_window(mtu.into()));
+        LossBased { algorithm: Algorithm::NewReno, inner: Arc::new(config).build(now, mtu) }
+    }
+
+    /// Takes in a loss that counts by rule Q.
+    pub(super) fn reference_path_lost(&mut self, loss: ReportedLoss, now: Instant) {
+        self.inner.on_congestion_event(now, loss.sent_at, false, loss.bytes);
+    }
+
+    pub(super) fn metrics(&self) -> Metrics {
+        let metrics = self.inner.metrics();
+        let growing = metrics.ssthresh.is_none_or(|ssthresh| metrics.congestion_window < ssthresh);
+        Metrics {
+            algorithm: self.algorithm,
+            cwnd_bytes: metrics.congestion_window,
+            pacing_rate: None,
+            phase: if growing { "slow_start" } else { "avoidance" },
+        }
+    }
+}
+
+impl Clone for LossBased {
+    fn clone(&self) -> Self {
+        LossBased { algorithm: self.algorithm, inner: self.inner.clone_box() }
+    }
+}
