@@ -4,5 +4,6 @@
 
 pub mod dial;
 pub mod inbound;
+pub mod platform;
 pub mod pump;
 pub mod transport;
