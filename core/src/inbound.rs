@@ -10,6 +10,7 @@
 mod forward;
 mod socks5;
 
+pub use forward::{Forward, ForwardError};
 pub use socks5::Credentials;
 
 use std::collections::BTreeMap;

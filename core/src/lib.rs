@@ -2,8 +2,10 @@
 //!
 //! Everything that touches a socket, a clock or a task is a thin shell around `tandem-proto`.
 
+pub mod config;
 pub mod dial;
 pub mod inbound;
 pub mod platform;
 pub mod pump;
+pub mod secrets;
 pub mod transport;

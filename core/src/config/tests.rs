@@ -1,0 +1,105 @@
+//! Configuration files, good and bad.
+
+use super::*;
+
+fn parse(text: &str) -> Result<Config, ConfigError> {
+    Config::parse(Path::new("/etc/tandem.toml"), text)
+}
+
+fn error(text: &str) -> String {
+    parse(text).unwrap_err().to_string()
+}
+
+#[test]
+fn a_full_file_becomes_checked_values() {
+    let config = parse(
+        r#"
+        version = 1
+        mode = "bicast"
+        bicast = "server"
+        congestion = "bbr1"
+        interfaces = ["wlan0", "wwan0"]
+        link_file = "link"
+        [socks]
+        listen = "[::1]:1081"
+        user = "ann"
+        password = "secret"
+        [[forward]]
+        listen = "127.0.0.1:8080"
+        target = "example.org:80"
+        [[forward]]
+        listen = "127.0.0.1:8081"
+        target = "[2001:db8::1]:81"
+        "#,
+    )
+    .unwrap();
+    assert_eq!(config.mode, Some(Mode::Bicast(Sides::Server)));
+    assert_eq!(config.congestion, Some(Algorithm::Bbr1));
+    assert_eq!(config.interfaces, ["wlan0", "wwan0"]);
+    assert_eq!(config.link_file, Some(PathBuf::from("/etc/link")));
+    assert_eq!(config.listen, Some("[::1]:1081".parse().unwrap()));
+    assert_eq!(config.credentials.unwrap().user, "ann");
+    let forwards: Vec<_> = config.forwards.iter().map(ToString::to_string).collect();
+    assert_eq!(forwards, ["127.0.0.1:8080=example.org:80", "127.0.0.1:8081=[2001:db8::1]:81"]);
+}
+
+#[test]
+fn a_file_may_say_nothing_but_its_version() {
+    assert_eq!(parse("version = 1").unwrap(), Config::default());
+}
+
+/// CONF-1
+#[test]
+fn an_unknown_key_is_refused_with_file_line_key_and_the_nearest() {
+    let text = error("version = 1\n\ncongestoin = \"cubic\"\n");
+    assert_eq!(text, "/etc/tandem.toml:3: congestoin is not a key at the top of the file; the nearest is congestion");
+    let text = error("version = 1\n[socks]\nlistne = \"127.0.0.1:1080\"\n");
+    assert_eq!(text, "/etc/tandem.toml:3: listne is not a key in [socks]; the nearest is listen");
+    let text = error("version = 1\n[[forward]]\nlisten = \"127.0.0.1:1\"\ntarget = \"a:1\"\n[[forward]]\ntagret = 1");
+    assert_eq!(text, "/etc/tandem.toml:6: tagret is not a key in [[forward]]; the nearest is target");
+    let text = error("version = 1\n[sock]\nlisten = \"127.0.0.1:1080\"\n");
+    assert_eq!(text, "/etc/tandem.toml:2: sock is not a key at the top of the file; the nearest is socks");
+}
+
+/// CONF-1
+#[test]
+fn a_misplaced_key_is_refused_with_the_place_where_it_belongs() {
+    let text = error("version = 1\nlisten = \"127.0.0.1:1080\"\n");
+    let expected = "listen does not belong at the top of the file; it belongs in [socks] or in [[forward]]";
+    assert_eq!(text, format!("/etc/tandem.toml:2: {expected}"));
+    let text = error("version = 1\n[socks]\nuser = \"a\"\nmode = \"single\"\n");
+    assert_eq!(text, "/etc/tandem.toml:4: mode does not belong in [socks]; it belongs at the top of the file");
+}
+
+/// CONF-1
+#[test]
+fn a_wrong_value_is_refused_with_its_line_and_what_is_allowed() {
+    for (text, expected) in [
+        ("version = 2", ":1: version must be 1"),
+        ("mode = \"single\"", ":1: version must be 1"),
+        ("version = \"1\"", ":1: version is of type string; it must be 1"),
+        ("version = 1\nmode = \"both\"", ":2: mode must be \"single\" or \"bicast\""),
+        ("version = 1\nbicast = \"both\"", ":2: bicast needs mode = \"bicast\""),
+        ("version = 1\nmode = \"bicast\"\nbicast = \"up\"", ":3: bicast is wrong: bicast side \"up\" is unknown"),
+        ("version = 1\ncongestion = \"bbr\"", ":2: congestion is wrong: congestion controller \"bbr\" is unknown"),
+        ("version = 1\ninterfaces = \"wlan0\"", ":2: interfaces is of type string; it must be a list of strings"),
+        ("version = 1\nsocks = 3", ":2: socks must be a table, written [socks]"),
+        ("version = 1\n[forward]\nlisten = \"127.0.0.1:1\"", ":2: forward must be a list of tables"),
+        ("version = 1\n[socks]\nlisten = \"1080\"", ":3: listen is \"1080\"; it must be an address and a port"),
+        ("version = 1\n[socks]\nuser = \"ann\"", ":3: user needs a password"),
+        ("version = 1\n[[forward]]\nlisten = \"127.0.0.1:1\"", ":2: target is missing"),
+        ("version = 1\nmode = \n", ":2: "),
+    ] {
+        let found = error(text);
+        assert!(found.starts_with("/etc/tandem.toml") && found.contains(expected), "{text:?} gave {found:?}");
+    }
+}
+
+/// SEC-5
+#[test]
+fn a_password_is_not_shown() {
+    let text = "version = 1\n[socks]\nuser = \"ann\"\npassword = \"hunter2\"\n";
+    assert!(!format!("{:?}", parse(text).unwrap()).contains("hunter2"));
+    let too_long = format!("version = 1\n[socks]\nuser = \"ann\"\npassword = \"{}\"\n", "hunter2".repeat(99));
+    assert!(!error(&too_long).contains("hunter2"));
+}
