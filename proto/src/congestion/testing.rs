@@ -37,8 +37,10 @@ pub(super) struct Link {
     pub(super) queue: u64,
     /// Probability that a datagram is lost before the queue.
     pub(super) loss: f64,
-    /// While set, acknowledgements wait until this time since the start.
+    /// Acknowledgements wait until this time since the start.
     pub(super) acks_wait_until: Duration,
+    /// Acknowledgements come only at multiples of this since the start, all at once; zero for each by itself.
+    pub(super) acks_come_every: Duration,
 }
 
 impl Link {
@@ -50,6 +52,7 @@ impl Link {
             queue: 125_000,
             loss: 0.0,
             acks_wait_until: Duration::ZERO,
+            acks_come_every: Duration::ZERO,
         }
     }
 }
@@ -68,6 +71,10 @@ pub(super) struct Flow {
     pub(super) link: Link,
     /// Bytes per second that the application offers; `None` for as much as goes.
     pub(super) offered: Option<u64>,
+    /// Most datagrams of one transmit, as far as the quantum allows.
+    pub(super) batch: u64,
+    /// How late the timer of the gate is.
+    pub(super) timer_late: Duration,
     pub(super) delivered: u64,
     pub(super) sent: u64,
     pub(super) lost: u64,
@@ -93,6 +100,8 @@ impl Flow {
             sender: make(start),
             link,
             offered: None,
+            batch: 1,
+            timer_late: Duration::ZERO,
             delivered: 0,
             sent: 0,
             lost: 0,
@@ -181,25 +190,41 @@ impl Flow {
     }
 
     fn send(&mut self) {
+        let control = self.sender.control();
+        let room = (control.cwnd - self.in_flight()) / SMSS;
+        let ready = (self.backlog / SMSS as f64) as u64;
+        let count = self.batch.min(control.send_quantum / SMSS).min(room).min(ready).max(1);
         if self.backlog != f64::MAX {
-            self.backlog -= SMSS as f64;
+            self.backlog -= (count * SMSS) as f64;
         }
-        let release = self.sender.sent(self.now, SMSS);
+        let release = self.sender.sent(self.now, count * SMSS);
         assert!(self.last_release.is_none_or(|last| last <= release.at), "release times never decrease");
         assert!(release.departure >= self.now);
         self.last_release = Some(release.at);
         self.gate = release.departure;
-        self.sent += SMSS;
+        if release.departure > self.now {
+            self.gate += self.timer_late;
+        }
+        for _ in 0..count {
+            let acked_at = self.through_the_link();
+            self.outstanding.push_back(Packet { number: self.next_number, sent: self.now, acked_at });
+            self.next_number += 1;
+            self.sent += SMSS;
+        }
+    }
+
+    /// When the acknowledgement of a datagram that leaves the gate comes back; `None` if the link loses it.
+    fn through_the_link(&mut self) -> Option<Instant> {
         let random_loss = f64::from(self.random.next_u32()) < self.link.loss * 2f64.powi(32);
-        let queued = self.link_free_at.saturating_duration_since(release.departure).as_secs_f64();
-        let fits = queued * self.link.rate as f64 <= self.link.queue as f64;
-        let acked_at = (!random_loss && fits).then(|| {
-            let through = Duration::from_secs_f64(SMSS as f64 / self.link.rate as f64);
-            self.link_free_at = self.link_free_at.max(release.departure) + through;
-            (self.link_free_at + self.link.rtt).max(self.start + self.link.acks_wait_until)
-        });
-        self.outstanding.push_back(Packet { number: self.next_number, sent: self.now, acked_at });
-        self.next_number += 1;
+        let queued = self.link_free_at.saturating_duration_since(self.gate).as_secs_f64();
+        if random_loss || queued * self.link.rate as f64 > self.link.queue as f64 {
+            return None;
+        }
+        let serialized = Duration::from_secs_f64(SMSS as f64 / self.link.rate as f64);
+        self.link_free_at = self.link_free_at.max(self.gate) + serialized;
+        let since_start = (self.link_free_at + self.link.rtt - self.start).max(self.link.acks_wait_until);
+        let every = self.link.acks_come_every.as_nanos().max(1) as u64;
+        Some(self.start + Duration::from_nanos((since_start.as_nanos() as u64).div_ceil(every) * every))
     }
 
     /// Everything whose acknowledgement has arrived comes in one frame; then what that shows to be lost.
@@ -236,7 +261,7 @@ impl Flow {
     }
 
     fn lose(&mut self, count: usize) {
-        let Some(newest) = self.outstanding.drain(..count).last() else { return };
+        let Some(newest) = self.outstanding.drain(..count).next_back() else { return };
         self.lost += count as u64 * SMSS;
         self.sender.lost(self.now, newest.sent, count as u64 * SMSS, false);
     }

@@ -57,7 +57,7 @@ enum Running {
     /// The library's own, paced by the library.
     LossBased(LossBased),
     /// One of ours, paced by the gate.
-    RateBased(PacedSender),
+    RateBased(Box<PacedSender>),
 }
 
 impl Switchable {
@@ -138,7 +138,7 @@ fn start(algorithm: Algorithm, seed: u64, now: Instant, mtu: u16) -> Running {
         Algorithm::NewReno => Running::LossBased(LossBased::new_reno(now, mtu)),
         Algorithm::Bbr1 => {
             let smss = u64::from(mtu);
-            Running::RateBased(PacedSender::new(Box::new(Bbr1::new(smss, seed, now)), smss, now))
+            Running::RateBased(Box::new(PacedSender::new(Box::new(Bbr1::new(smss, seed, now)), smss, now)))
         }
     }
 }

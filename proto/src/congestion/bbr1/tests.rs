@@ -59,6 +59,35 @@ fn fifteen_percent_of_loss_costs_little_more_than_what_is_lost() {
 }
 
 #[test]
+fn batches_and_late_timers_cost_next_to_nothing() {
+    for (batch, late_micros) in [(10, 0), (1, 1_000), (10, 1_000)] {
+        for (loss, least) in [(0.0, 95.0), (0.15, 0.8 * 85.0)] {
+            let mut flow = flow(Link { loss, ..Link::standard() }, 9);
+            flow.batch = batch;
+            flow.timer_late = Duration::from_micros(late_micros);
+            flow.run(secs(2.0));
+            let rate = flow.run(secs(10.0));
+            assert!(rate >= least, "batches of {batch}, {late_micros} us late, loss {loss}: {rate} Mbit/s");
+        }
+    }
+}
+
+#[test]
+fn sparse_acknowledgements_on_a_short_round_trip_do_not_wear_the_bandwidth_down() {
+    let rtt = Duration::from_micros(300);
+    let every = Duration::from_millis(2);
+    let mut flow = flow(Link { rate: mbit(200.0), rtt, acks_come_every: every, ..Link::standard() }, 10);
+    flow.batch = 10;
+    flow.run(secs(1.0));
+    let plateau = flow.sender.metrics().bandwidth.unwrap();
+    flow.run_observing(secs(20.0), |flow| {
+        let bandwidth = flow.sender.metrics().bandwidth.unwrap();
+        assert!(bandwidth * 5 >= plateau * 4, "{bandwidth} of {plateau} at {:?}", flow.elapsed());
+    });
+    assert!(plateau >= mbit(160.0), "{plateau}");
+}
+
+#[test]
 fn one_percent_of_loss_is_hardly_felt() {
     for seed in 0..4 {
         let mut flow = flow(Link { loss: 0.01, ..Link::standard() }, seed);
@@ -233,8 +262,10 @@ proptest! {
     fn what_must_always_hold_does_whatever_the_link_does(
         seed in any::<u64>(),
         changes in prop::collection::vec((0.1f64..100.0, 1u64..200, 5_000u64..500_000, 0.0f64..0.5, 0u8..4), 1..6),
+        batch in 1u64..=10,
     ) {
         let mut flow = flow(Link::standard(), seed);
+        flow.batch = batch;
         for (rate, rtt_ms, queue, loss, what) in changes {
             flow.link = Link { rate: mbit(rate), rtt: Duration::from_millis(rtt_ms), queue, loss, ..flow.link };
             flow.offered = (what == 0).then(|| mbit(rate / 10.0));
