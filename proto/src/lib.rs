@@ -14,6 +14,7 @@ pub mod link;
 pub mod mode;
 pub mod pairing;
 pub mod path;
+pub mod peers;
 mod recent;
 pub mod schedule;
 pub mod stats;

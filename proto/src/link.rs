@@ -20,6 +20,7 @@ mod snapshot;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+pub use arrive::Deliver;
 pub use depart::{Departure, Targets};
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
@@ -270,6 +271,13 @@ impl Link {
     pub fn recycle(&mut self, outgoing: Outgoing) {
         if self.spare.len() < 2 * MAX_PATHS {
             self.spare.push(outgoing.bytes);
+        }
+    }
+
+    /// The socket failed to send a control datagram to this address.
+    pub fn control_not_sent(&mut self, address: PathAddress, error: &str, now: Instant) {
+        if let Some(index) = self.index_at(address) {
+            self.paths[index].on_send_error(error, now);
         }
     }
 

@@ -31,7 +31,7 @@ pub(crate) struct MtuSearch {
 impl MtuSearch {
     /// A search towards `remote`, whose address family decides the headers' length.
     pub(crate) fn new(remote: SocketAddr) -> Self {
-        let headers = if remote.is_ipv4() { 28 } else { 48 };
+        let headers = if remote.ip().to_canonical().is_ipv4() { 28 } else { 48 };
         Self { headers, known: BASE_LINK_MTU - headers, candidate: 0, tries: 0, next_at: None }
     }
 

@@ -1,0 +1,260 @@
+//! Relay: which session a datagram belongs to.
+//!
+//! A datagram is known by the address it came from; a control datagram by the session it names, whatever its address;
+//! and before a session is established, a QUIC long-header packet by its destination connection ID, so that copies of a
+//! handshake that come over several networks meet in one session. Everything else is a stranger and begins a new entry.
+//! Strangers cost little and are bounded: beyond [`MOST_STRANGERS`] the oldest is forgotten.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::keys::SessionId;
+use crate::path::PathAddress;
+use crate::wire::control;
+
+/// Entries kept that no established session stands behind.
+pub const MOST_STRANGERS: usize = 1_024;
+
+/// Longest connection ID of QUIC version 1 (RFC 9000, section 17.2).
+const LONGEST_CID: usize = 20;
+
+/// Names a peer of the relay: a session, or a stranger that may become one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PeerId(pub u64);
+
+type ConnectionId = [u8; LONGEST_CID + 1];
+
+/// The table of one relay endpoint.
+#[derive(Debug, Default)]
+pub struct Peers {
+    addresses: HashMap<PathAddress, PeerId>,
+    sessions: HashMap<SessionId, PeerId>,
+    connection_ids: HashMap<ConnectionId, PeerId>,
+    peers: HashMap<PeerId, Peer>,
+    strangers: VecDeque<PeerId>,
+    next: u64,
+}
+
+#[derive(Debug, Default)]
+struct Peer {
+    addresses: Vec<PathAddress>,
+    connection_ids: Vec<ConnectionId>,
+    session: Option<SessionId>,
+    established: bool,
+}
+
+/// Where a datagram belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Route {
+    /// To a peer that is known.
+    Known(PeerId),
+    /// To a new peer; `forgotten` had to make room.
+    New {
+        /// The new peer.
+        peer: PeerId,
+        /// A stranger that was forgotten for it.
+        forgotten: Option<PeerId>,
+    },
+    /// Nowhere: it names a session that does not exist.
+    Nowhere,
+}
+
+impl Peers {
+    /// The peer that owns an address.
+    pub fn at(&self, from: PathAddress) -> Option<PeerId> {
+        self.addresses.get(&from).copied()
+    }
+
+    /// Finds or makes the peer of a datagram.
+    pub fn route(&mut self, from: PathAddress, payload: &[u8]) -> Route {
+        if let Some(session) = control::session_of(payload) {
+            let named = self.sessions.get(&session).or_else(|| self.addresses.get(&from));
+            return named.map_or(Route::Nowhere, |peer| Route::Known(*peer));
+        }
+        if let Some(peer) = self.at(from) {
+            return Route::Known(peer);
+        }
+        let ids = long_header_ids(payload);
+        if let Some((destination, _)) = &ids
+            && let Some(peer) = self.connection_ids.get(destination).copied()
+        {
+            self.add_address(peer, from);
+            return Route::Known(peer);
+        }
+        let peer = PeerId(self.next);
+        self.next += 1;
+        self.peers.insert(peer, Peer::default());
+        self.strangers.push_back(peer);
+        self.add_address(peer, from);
+        if let Some((destination, _)) = ids {
+            self.add_connection_id(peer, destination);
+        }
+        let forgotten = (self.strangers.len() > MOST_STRANGERS).then(|| self.strangers.pop_front()).flatten();
+        if let Some(oldest) = forgotten {
+            self.remove(oldest);
+        }
+        Route::New { peer, forgotten }
+    }
+
+    /// The relay answers a peer that is not established: the connection ID it chose for itself names the peer as well.
+    pub fn on_answer(&mut self, peer: PeerId, payload: &[u8]) {
+        let established = self.peers.get(&peer).is_none_or(|peer| peer.established);
+        if !established && let Some((_, source)) = long_header_ids(payload) {
+            self.add_connection_id(peer, source);
+        }
+    }
+
+    /// The peer's handshake is done: it is a session from now on, and never forgotten.
+    pub fn establish(&mut self, peer: PeerId, session: SessionId) {
+        let Some(entry) = self.peers.get_mut(&peer) else { return };
+        entry.established = true;
+        entry.session = Some(session);
+        for id in std::mem::take(&mut entry.connection_ids) {
+            self.connection_ids.remove(&id);
+        }
+        self.strangers.retain(|stranger| *stranger != peer);
+        self.sessions.insert(session, peer);
+    }
+
+    /// Datagrams from this address are the peer's from now on.
+    pub fn add_address(&mut self, peer: PeerId, address: PathAddress) {
+        let Some(entry) = self.peers.get_mut(&peer) else { return };
+        if !entry.addresses.contains(&address) {
+            entry.addresses.push(address);
+        }
+        if let Some(before) = self.addresses.insert(address, peer)
+            && before != peer
+            && let Some(entry) = self.peers.get_mut(&before)
+        {
+            entry.addresses.retain(|known| *known != address);
+        }
+    }
+
+    /// An address is no longer the peer's.
+    pub fn remove_address(&mut self, peer: PeerId, address: PathAddress) {
+        if self.at(address) == Some(peer) {
+            self.addresses.remove(&address);
+        }
+        if let Some(entry) = self.peers.get_mut(&peer) {
+            entry.addresses.retain(|known| *known != address);
+        }
+    }
+
+    /// Forgets a peer and all that pointed to it.
+    pub fn remove(&mut self, peer: PeerId) {
+        let Some(entry) = self.peers.remove(&peer) else { return };
+        for address in entry.addresses {
+            if self.addresses.get(&address) == Some(&peer) {
+                self.addresses.remove(&address);
+            }
+        }
+        for id in entry.connection_ids {
+            if self.connection_ids.get(&id) == Some(&peer) {
+                self.connection_ids.remove(&id);
+            }
+        }
+        if let Some(session) = entry.session
+            && self.sessions.get(&session) == Some(&peer)
+        {
+            self.sessions.remove(&session);
+        }
+        self.strangers.retain(|stranger| *stranger != peer);
+    }
+
+    fn add_connection_id(&mut self, peer: PeerId, id: ConnectionId) {
+        let Some(entry) = self.peers.get_mut(&peer) else { return };
+        if !entry.connection_ids.contains(&id) && entry.connection_ids.len() < 4 {
+            entry.connection_ids.push(id);
+            self.connection_ids.entry(id).or_insert(peer);
+        }
+    }
+}
+
+/// Destination and source connection ID of a long-header packet (RFC 8999, section 5.1), each with its length in front.
+fn long_header_ids(payload: &[u8]) -> Option<(ConnectionId, ConnectionId)> {
+    if payload.first()? & 0b1100_0000 != 0b1100_0000 {
+        return None;
+    }
+    let mut rest = payload.get(5..)?;
+    let mut next = || {
+        let (len, after) = rest.split_first()?;
+        let len = usize::from(*len);
+        if len > LONGEST_CID || after.len() < len {
+            return None;
+        }
+        let mut id = [0; LONGEST_CID + 1];
+        id[0] = len as u8;
+        id[1..=len].copy_from_slice(&after[..len]);
+        rest = &after[len..];
+        Some(id)
+    };
+    Some((next()?, next()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn address(port: u16) -> PathAddress {
+        PathAddress { socket: 0, remote: ([192, 0, 2, 1], port).into(), local: None }
+    }
+
+    fn initial(destination: u8, source: u8) -> Vec<u8> {
+        [&[0xc0, 0, 0, 0, 1, 8][..], &[destination; 8], &[8], &[source; 8], &[0; 100]].concat()
+    }
+
+    fn new_peer(route: Route) -> PeerId {
+        match route {
+            Route::New { peer, .. } => peer,
+            other => panic!("{other:?} is not new"),
+        }
+    }
+
+    #[test]
+    fn copies_of_a_handshake_meet_in_one_peer() {
+        let mut peers = Peers::default();
+        let peer = new_peer(peers.route(address(1), &initial(1, 2)));
+        assert_eq!(peers.route(address(2), &initial(1, 2)), Route::Known(peer));
+        peers.on_answer(peer, &initial(2, 9));
+        assert_eq!(peers.route(address(3), &initial(9, 2)), Route::Known(peer));
+        assert_ne!(peers.route(address(4), &initial(7, 2)), Route::Known(peer));
+    }
+
+    #[test]
+    fn an_established_session_is_found_by_name_and_keeps_no_connection_ids() {
+        let mut peers = Peers::default();
+        let peer = new_peer(peers.route(address(1), &initial(1, 2)));
+        let session = SessionId([5; 8]);
+        peers.establish(peer, session);
+        let control = [&[0b0010_0000][..], &session.0, &[0; 40]].concat();
+        assert_eq!(peers.route(address(9), &control), Route::Known(peer));
+        assert_ne!(peers.route(address(2), &initial(1, 2)), Route::Known(peer));
+        peers.remove(peer);
+        assert_eq!(peers.route(address(9), &control), Route::Nowhere);
+        assert_eq!(peers.at(address(1)), None);
+    }
+
+    #[test]
+    fn strangers_are_bounded_and_sessions_outlive_them() {
+        let mut peers = Peers::default();
+        let session = new_peer(peers.route(address(1), &initial(1, 2)));
+        peers.establish(session, SessionId([1; 8]));
+        for port in 2..4_000 {
+            peers.route(address(port), &[0x40; 50]);
+        }
+        assert_eq!(peers.at(address(1)), Some(session));
+        assert_eq!(peers.peers.len(), MOST_STRANGERS + 1);
+        assert_eq!(peers.addresses.len(), MOST_STRANGERS + 1);
+    }
+
+    proptest! {
+        #[test]
+        fn any_payload_is_routed(payloads in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 0..50)) {
+            let mut peers = Peers::default();
+            for (port, payload) in payloads.iter().enumerate() {
+                peers.route(address(port as u16 % 7), payload);
+            }
+        }
+    }
+}
