@@ -6,7 +6,9 @@
 
 mod identity;
 mod network;
+mod origins;
 pub mod virtual_time;
 
 pub use identity::Identity;
 pub use network::{Hostility, Line, SendFault, VirtualNetwork, VirtualSocket};
+pub use origins::Origins;
