@@ -6,8 +6,29 @@
 //!
 //! This module imports neither inbounds nor the client's engine.
 
+mod bicast;
+mod client;
 pub mod congestion;
+mod connection;
 pub mod pacing;
+mod relay;
+mod session;
+mod settings;
 pub mod socket;
+mod stream;
+mod tls;
 
+pub use client::{Client, ConnectConfig, ConnectError};
+pub use connection::{Connection, ConnectionClosed, ConnectionStats, PathId, PathSpec};
+pub use relay::{BindError, RelayEndpoint, RelayEndpointConfig};
 pub use socket::{PathSocket, UdpPathSocket};
+pub use stream::{RecvStream, SendStream, Stream};
+pub use tls::{IdentityError, SpkiPin, spki_pin};
+
+/// A number from a run's seed, or from the system where there is none.
+fn seed_number(seed: Option<[u8; 32]>) -> u64 {
+    match seed {
+        Some(seed) => u64::from_le_bytes([seed[0], seed[1], seed[2], seed[3], seed[4], seed[5], seed[6], seed[7]]),
+        None => rand::random(),
+    }
+}

@@ -1,0 +1,288 @@
+//! An established session, as both ends use it.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use quinn::{ConnectionError, VarInt};
+use tandem_proto::congestion::Algorithm;
+use tandem_proto::keys::{EXPORTER_LABEL, Role, SECRET_LEN};
+use tandem_proto::link::{LinkCounters, LinkSnapshot};
+use tandem_proto::mode::Mode;
+use tandem_proto::path::PathAddress;
+pub use tandem_proto::wire::control::PathId;
+
+use super::bicast::BicastSocket;
+use super::congestion::Metrics;
+use super::session::Session;
+use super::socket::PathSocket;
+use super::stream::Stream;
+
+/// After the end of a session its last words may still be repeated.
+const LINGER: Duration = Duration::from_secs(3);
+
+/// Goodput is taken over at least so long.
+const RATE_INTERVAL: Duration = Duration::from_millis(200);
+
+/// A network to reach the relay by.
+#[derive(Debug, Clone)]
+pub struct PathSpec {
+    /// The interface's name.
+    pub interface: String,
+    /// A socket bound to it.
+    pub socket: Arc<dyn PathSocket>,
+    /// The relay's address on this network.
+    pub remote: SocketAddr,
+}
+
+/// A session. Clones are the same session; it ends when it is closed or lost, not when they are dropped.
+#[derive(Clone)]
+pub struct Connection(Arc<Inner>);
+
+struct Inner {
+    quic: quinn::Connection,
+    socket: Arc<BicastSocket>,
+    session: Arc<Session>,
+    role: Role,
+    paths: Mutex<Vec<(PathId, PathSpec, usize)>>,
+    meter: Mutex<Meter>,
+    /// The client's endpoint lives as long as its session.
+    _endpoint: quinn::Endpoint,
+}
+
+/// How a session ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConnectionClosed {
+    /// The code that the other end gave; `None` if the session was lost or closed by this end.
+    pub code: Option<u32>,
+    /// In words for a person.
+    pub reason: String,
+}
+
+impl fmt::Display for ConnectionClosed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl std::error::Error for ConnectionClosed {}
+
+impl From<ConnectionError> for ConnectionClosed {
+    fn from(error: ConnectionError) -> Self {
+        match error {
+            ConnectionError::ApplicationClosed(close) => Self {
+                code: u32::try_from(close.error_code.into_inner()).ok(),
+                reason: String::from_utf8_lossy(&close.reason).into_owned(),
+            },
+            ConnectionError::LocallyClosed => Self { code: None, reason: "closed by this end".to_owned() },
+            ConnectionError::TimedOut => Self { code: None, reason: "the other end fell silent".to_owned() },
+            ConnectionError::Reset => Self { code: None, reason: "the other end no longer knows the session".to_owned() },
+            other => Self { code: None, reason: other.to_string() },
+        }
+    }
+}
+
+/// What a session's transport can tell of itself.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ConnectionStats {
+    /// Directions and paths; interfaces and local addresses are filled in on the client.
+    pub link: LinkSnapshot,
+    /// What the link counted besides.
+    pub counters: LinkCounters,
+    /// Smoothed round-trip time as QUIC sees it.
+    pub srtt: Duration,
+    /// What the congestion controller last decided.
+    pub congestion: Metrics,
+    /// Packets that QUIC sent, and those of them that it took for lost.
+    pub packets_sent: u64,
+    /// See `packets_sent`.
+    pub packets_lost: u64,
+    /// Largest QUIC datagram now, in bytes.
+    pub mtu_bytes: u16,
+}
+
+#[derive(Default)]
+struct Meter {
+    at: Option<Instant>,
+    sent: u64,
+    received: u64,
+    sent_mbps: f64,
+    received_mbps: f64,
+}
+
+impl Connection {
+    /// Sets a session up once its handshake is done: keys for the paths, and the clock's task.
+    pub(super) fn establish(
+        quic: quinn::Connection,
+        socket: Arc<BicastSocket>,
+        session: Arc<Session>,
+        role: Role,
+        endpoint: quinn::Endpoint,
+    ) -> Self {
+        let mut secret = [0; SECRET_LEN];
+        quic.export_keying_material(&mut secret, EXPORTER_LABEL, b"").expect("a short secret can be exported");
+        let now = tokio::time::Instant::now().into_std();
+        {
+            let mut link = session.link.lock();
+            link.set_keys(&secret, now);
+            socket.after(&session, &mut link, now);
+        }
+        if role == Role::Relay {
+            socket.establish(&session);
+        }
+        tokio::spawn(super::session::keep_clock(Arc::clone(&socket), Arc::clone(&session)));
+        let connection = Self(Arc::new(Inner {
+            quic: quic.clone(),
+            socket: Arc::clone(&socket),
+            session: Arc::clone(&session),
+            role,
+            paths: Mutex::default(),
+            meter: Mutex::default(),
+            _endpoint: endpoint,
+        }));
+        tokio::spawn(async move {
+            quic.closed().await;
+            tokio::time::sleep(LINGER).await;
+            socket.remove_session(&session);
+        });
+        connection
+    }
+
+    /// Opens a stream; waits while the other end allows no more.
+    ///
+    /// # Errors
+    /// [`ConnectionClosed`] once the session has ended.
+    pub async fn open_stream(&self) -> Result<Stream, ConnectionClosed> {
+        Ok(Stream::new(self.0.quic.open_bi().await?, &self.0.session))
+    }
+
+    /// The next stream that the other end opened.
+    ///
+    /// # Errors
+    /// [`ConnectionClosed`] once the session has ended.
+    pub async fn accept_stream(&self) -> Result<Stream, ConnectionClosed> {
+        Ok(Stream::new(self.0.quic.accept_bi().await?, &self.0.session))
+    }
+
+    /// Waits for the end of the session.
+    pub async fn closed(&self) -> ConnectionClosed {
+        self.0.quic.closed().await.into()
+    }
+
+    /// Ends the session at once: flows are lost, the other end is told the code and the reason.
+    pub fn close(&self, code: u32, reason: &str) {
+        self.0.quic.close(VarInt::from_u32(code), reason.as_bytes());
+    }
+
+    /// Changes how datagrams use the paths; on the client for both directions.
+    pub fn set_mode(&self, mode: Mode) {
+        let now = tokio::time::Instant::now().into_std();
+        let mut link = self.0.session.link.lock();
+        link.set_mode(mode, now);
+        self.0.socket.after(&self.0.session, &mut link, now);
+    }
+
+    /// Changes the congestion controller of what this end sends.
+    pub fn set_congestion(&self, algorithm: Algorithm) {
+        self.0.session.congestion.set_algorithm(algorithm);
+    }
+
+    /// Adds a network; `None` if the session has the most paths already.
+    pub fn add_path(&self, spec: PathSpec) -> Option<PathId> {
+        let now = tokio::time::Instant::now().into_std();
+        let index = self.0.socket.add_socket(Arc::clone(&spec.socket));
+        let address = PathAddress { socket: index, remote: spec.remote, local: None };
+        let mut link = self.0.session.link.lock();
+        let Some(id) = link.add_path(address, now) else {
+            self.0.socket.remove_socket(index);
+            return None;
+        };
+        self.0.paths.lock().push((id, spec, index));
+        self.0.socket.after(&self.0.session, &mut link, now);
+        Some(id)
+    }
+
+    /// Removes a network and tells the relay by the others.
+    pub fn remove_path(&self, id: PathId) {
+        let now = tokio::time::Instant::now().into_std();
+        {
+            let mut link = self.0.session.link.lock();
+            link.remove_path(id, now);
+            self.0.socket.after(&self.0.session, &mut link, now);
+        }
+        let mut paths = self.0.paths.lock();
+        if let Some(at) = paths.iter().position(|(known, ..)| *known == id) {
+            let (_, _, index) = paths.remove(at);
+            self.0.socket.remove_socket(index);
+        }
+    }
+
+    /// Notes the paths with which the session began.
+    pub(super) fn adopt_paths(&self, paths: Vec<(PathId, PathSpec, usize)>) {
+        *self.0.paths.lock() = paths;
+    }
+
+    /// The other end's addresses, one per path.
+    pub fn remote_addresses(&self) -> Vec<SocketAddr> {
+        self.0.session.link.lock().addresses().map(|address| address.remote).collect()
+    }
+
+    /// What there is to tell now.
+    pub fn stats(&self) -> ConnectionStats {
+        let now = tokio::time::Instant::now().into_std();
+        let (mut link, counters) = {
+            let link = self.0.session.link.lock();
+            (link.snapshot(now), link.counters())
+        };
+        let session = &self.0.session;
+        let (sent, received) = (session.flow_bytes_sent.load(Relaxed), session.flow_bytes_received.load(Relaxed));
+        let (sent_mbps, received_mbps) = self.0.meter.lock().update(sent, received, now);
+        let (own, peer) = match self.0.role {
+            Role::Client => (&mut link.up, &mut link.down),
+            Role::Relay => (&mut link.down, &mut link.up),
+        };
+        (own.flow_bytes, own.goodput_mbps) = (sent, sent_mbps);
+        (peer.flow_bytes, peer.goodput_mbps) = (received, received_mbps);
+        for (id, spec, _) in self.0.paths.lock().iter() {
+            if let Some(path) = link.paths.iter_mut().find(|path| path.id == id.0) {
+                path.interface.clone_from(&spec.interface);
+                path.local = spec.socket.local_addr().map(|local| local.to_string()).unwrap_or_default();
+            }
+        }
+        let quic = self.0.quic.stats();
+        ConnectionStats {
+            link,
+            counters,
+            srtt: self.0.quic.rtt(),
+            congestion: session.congestion.metrics(),
+            packets_sent: quic.path.sent_packets,
+            packets_lost: quic.path.lost_packets,
+            mtu_bytes: quic.path.current_mtu,
+        }
+    }
+}
+
+impl Meter {
+    fn update(&mut self, sent: u64, received: u64, now: Instant) -> (f64, f64) {
+        match self.at {
+            Some(at) if now.saturating_duration_since(at) < RATE_INTERVAL => {}
+            Some(at) => {
+                let mbps = |bytes: u64| bytes as f64 * 8.0 / 1e6 / (now - at).as_secs_f64();
+                self.sent_mbps = mbps(sent - self.sent);
+                self.received_mbps = mbps(received - self.received);
+                (self.at, self.sent, self.received) = (Some(now), sent, received);
+            }
+            None => (self.at, self.sent, self.received) = (Some(now), sent, received),
+        }
+        (self.sent_mbps, self.received_mbps)
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("session", &self.0.session.number).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,64 @@
+//! QUIC's settings for a session, with their reasons.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quinn::{EndpointConfig, IdleTimeout, MtuDiscoveryConfig, TransportConfig, VarInt};
+use quinn_proto::RandomConnectionIdGenerator;
+use tandem_proto::keys::Role;
+
+use super::congestion::CongestionHandle;
+
+/// Most flows a client may have open at once; more wait for their turn.
+const STREAMS: u32 = 512;
+
+/// What one flow may have on its way: a slow reader holds back no more than this.
+const FLOW_WINDOW: u32 = 4 << 20;
+
+/// What a sender may have on its way: four times a bandwidth-delay product of 300 Mbit/s and 100 ms.
+const SEND_WINDOW: u64 = 16 << 20;
+
+/// A session outlives an outage of this length.
+const IDLE_TIMEOUT_MS: u32 = 60_000;
+
+/// Keeps the session from idling out; NATs are kept open by the paths' own pings.
+const KEEP_ALIVE: Duration = Duration::from_secs(20);
+
+/// Largest QUIC datagram: with our header, UDP and IPv6 it fills an Ethernet frame.
+const LARGEST_DATAGRAM: u16 = 1_500 - 48 - tandem_proto::wire::header::HEADER_LEN as u16;
+
+/// Connection IDs have one length from the first release on, so that a layout for load balancers fits later.
+const CONNECTION_ID_LEN: usize = 8;
+
+pub(super) fn endpoint(seed: Option<[u8; 32]>) -> EndpointConfig {
+    let mut config = EndpointConfig::default();
+    config.grease_quic_bit(false).cid_generator(|| Box::new(RandomConnectionIdGenerator::new(CONNECTION_ID_LEN)));
+    if let Some(seed) = seed {
+        config.rng_seed(Some(seed));
+    }
+    config
+}
+
+pub(super) fn transport(role: Role, congestion: &CongestionHandle, seed: u64) -> Arc<TransportConfig> {
+    let mut mtu = MtuDiscoveryConfig::default();
+    // Random loss can look like a black hole to quinn. Each path's own probes tell what passes, so the search begins
+    // again soon, in few steps.
+    mtu.upper_bound(LARGEST_DATAGRAM).minimum_change(100).black_hole_cooldown(Duration::from_millis(500));
+    let mut config = TransportConfig::default();
+    config
+        .max_concurrent_bidi_streams(STREAMS.into())
+        .max_concurrent_uni_streams(0u8.into())
+        .stream_receive_window(FLOW_WINDOW.into())
+        // Flows are bounded one by one: a slow reader must not use up what others need.
+        .receive_window(VarInt::MAX)
+        .send_window(SEND_WINDOW)
+        .max_idle_timeout(Some(IdleTimeout::from(VarInt::from_u32(IDLE_TIMEOUT_MS))))
+        .initial_rtt(Duration::from_millis(100))
+        .mtu_discovery_config(Some(mtu))
+        .datagram_receive_buffer_size(None)
+        .congestion_controller_factory(congestion.factory(seed));
+    if role == Role::Client {
+        config.keep_alive_interval(Some(KEEP_ALIVE));
+    }
+    Arc::new(config)
+}
