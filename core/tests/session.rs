@@ -99,8 +99,7 @@ async fn a_session_over_two_paths_joins_both_and_copies_both_ways() {
     let relay = relay(2);
     serve_echo(&relay);
     let paths = vec![path("wifi", relay.addresses[0]), path("cell", relay.addresses[1])];
-    let connection =
-        Client::connect(config(&relay, Mode::Bicast(Sides::Both)), paths).await.expect("a session");
+    let connection = Client::connect(config(&relay, Mode::Bicast(Sides::Both)), paths).await.expect("a session");
     wait_for("both paths are up", || {
         connection.stats().link.paths.iter().filter(|path| path.state == PathState::Up).count() == 2
     })
@@ -143,9 +142,8 @@ async fn a_key_that_is_not_pinned_is_refused() {
 #[tokio::test]
 async fn the_close_code_and_reason_reach_the_other_end() {
     let relay = relay(1);
-    let connection = Client::connect(config(&relay, Mode::Single), vec![path("wifi", relay.addresses[0])])
-        .await
-        .expect("a session");
+    let connection =
+        Client::connect(config(&relay, Mode::Single), vec![path("wifi", relay.addresses[0])]).await.expect("a session");
     let accepted = relay.endpoint.accept().await.expect("the session");
     accepted.close(7, "enough");
     let closed = connection.closed().await;
@@ -156,12 +154,9 @@ async fn the_close_code_and_reason_reach_the_other_end() {
 async fn a_path_can_be_added_and_removed_in_a_live_session() {
     let relay = relay(2);
     serve_echo(&relay);
-    let connection = Client::connect(
-        config(&relay, Mode::Bicast(Sides::Both)),
-        vec![path("wifi", relay.addresses[0])],
-    )
-    .await
-    .expect("a session");
+    let connection = Client::connect(config(&relay, Mode::Bicast(Sides::Both)), vec![path("wifi", relay.addresses[0])])
+        .await
+        .expect("a session");
     let wifi = tandem_core::transport::PathId(0);
     let cell = connection.add_path(path("cell", relay.addresses[1])).expect("room for a path");
     wait_for("the new path is up", || {

@@ -22,8 +22,8 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// QUIC knows the relay by this session's number.
 const SESSION: u64 = 0;
 
-/// The alert with which the client refuses a key that is not pinned: `certificate_unknown`... whatever rustls maps it to.
-const CERTIFICATE_ALERTS: std::ops::RangeInclusive<u8> = 42..=48;
+/// The alerts with which a client refuses a certificate: `bad_certificate` to `access_denied` (RFC 8446, section 6.2).
+const CERTIFICATE_ALERTS: std::ops::RangeInclusive<u8> = 42..=49;
 
 /// The alert of a peer that speaks none of our protocols: `no_application_protocol` (RFC 7301, section 3.2).
 const NO_APPLICATION_PROTOCOL: u8 = 120;

@@ -79,7 +79,9 @@ impl From<ConnectionError> for ConnectionClosed {
             },
             ConnectionError::LocallyClosed => Self { code: None, reason: "closed by this end".to_owned() },
             ConnectionError::TimedOut => Self { code: None, reason: "the other end fell silent".to_owned() },
-            ConnectionError::Reset => Self { code: None, reason: "the other end no longer knows the session".to_owned() },
+            ConnectionError::Reset => {
+                Self { code: None, reason: "the other end no longer knows the session".to_owned() }
+            }
             other => Self { code: None, reason: other.to_string() },
         }
     }

@@ -108,7 +108,8 @@ async fn accept_all(
     ready: mpsc::Sender<Connection>,
 ) {
     while let Some(incoming) = endpoint.accept().await {
-        let (endpoint, socket, crypto, ready) = (endpoint.clone(), Arc::clone(&socket), Arc::clone(&crypto), ready.clone());
+        let (endpoint, socket, crypto, ready) =
+            (endpoint.clone(), Arc::clone(&socket), Arc::clone(&crypto), ready.clone());
         tokio::spawn(async move {
             if let Some(connection) = handshake(incoming, endpoint, socket, &crypto, seed).await {
                 // Nobody accepts any more: the endpoint is going away.

@@ -22,8 +22,8 @@ const MOST_REPORT_INTERVAL: Duration = Duration::from_millis(100);
 /// A report waits for this many datagrams, unless it is late.
 const DATAGRAMS_PER_REPORT: u32 = 16;
 
-/// How often the other side is told what was sent.
-const SENT_REPORT_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the other side is told what was sent, with the pings of an active session.
+const SENT_REPORT_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A better reference path must deliver this much more, and is looked for once a second.
 const REFERENCE_MARGIN: f64 = 1.2;

@@ -28,11 +28,7 @@ pub(super) struct Packer<'a, 'b> {
 }
 
 impl<'a, 'b> Packer<'a, 'b> {
-    pub(super) fn new(
-        bufs: &'a mut [IoSliceMut<'b>],
-        meta: &'a mut [RecvMeta],
-        overflow: &'a mut Overflow,
-    ) -> Self {
+    pub(super) fn new(bufs: &'a mut [IoSliceMut<'b>], meta: &'a mut [RecvMeta], overflow: &'a mut Overflow) -> Self {
         let mut packer = Self { bufs, meta, overflow, used: 0, closed: false };
         while let Some((address, ecn, datagram)) = packer.overflow.queue.pop_front() {
             if !packer.fits(address, ecn, &datagram) {
