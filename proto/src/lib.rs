@@ -18,4 +18,6 @@ pub mod peers;
 mod recent;
 pub mod schedule;
 pub mod stats;
+#[cfg(test)]
+mod testing;
 pub mod wire;

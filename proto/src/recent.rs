@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn a_maximum_leaves_after_its_span() {
-        let start = Instant::now();
+        let start = crate::testing::start();
         let at = |ms| start + Duration::from_millis(ms);
         let mut recent = RecentMax::new(Duration::from_secs(1));
         assert_eq!(recent.get(at(0)), None);

@@ -15,11 +15,7 @@ use super::PacedSender;
 /// Length of every datagram, in bytes.
 pub(super) const SMSS: u64 = 1_200;
 
-/// Some instant to count from; nothing depends on which.
-#[expect(clippy::disallowed_methods, reason = "an instant can be had from a clock alone; its value does not matter")]
-pub(super) fn base() -> Instant {
-    Instant::now()
-}
+pub(super) use crate::testing::start as base;
 
 /// Megabits per second as bytes per second.
 pub(super) fn mbit(rate: f64) -> u64 {

@@ -16,7 +16,7 @@ struct Bench {
 
 impl Bench {
     fn new(class: HoldClass) -> Self {
-        let start = Instant::now();
+        let start = crate::testing::start();
         Self { hold: Hold::new(start), start, handed_on: Vec::new(), class }
     }
 

@@ -243,7 +243,10 @@ impl Link {
                 Frame::Padding(_) => {}
                 Frame::Ping => answer.push(Frame::Padding(1)),
                 Frame::Join => answer.push(Frame::Joined),
-                Frame::Challenge(proof) => answer.push(Frame::Answer(proof)),
+                Frame::Challenge(proof) => {
+                    answer.push(Frame::Answer(proof));
+                    answer.push(Frame::Wish { sequence: self.wish.0, download: self.wish.1 });
+                }
                 // Answers count from strangers only, `Joined` below.
                 Frame::Answer(_) => answer.push(Frame::Joined),
                 Frame::Joined if self.role == Role::Client => self.come_up(id, now),

@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_datagram_is_lost_only_if_no_copy_arrived() {
-        let now = Instant::now();
+        let now = crate::testing::start();
         let mut log = SentLog::default();
         for _ in 0..3 {
             log.push(now, 1_200, both(), PathSet::default());
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn what_was_taken_back_is_numbered_anew() {
-        let now = Instant::now();
+        let now = crate::testing::start();
         let mut log = SentLog::default();
         for _ in 0..LOG_LEN + 5 {
             log.push(now, 1_200, both(), PathSet::default());

@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn an_overtaken_datagram_tells_the_extent_of_reordering() {
-        let now = Instant::now();
+        let now = crate::testing::start();
         let mut arrivals = Arrivals::new();
         for _ in 0..100 {
             arrivals.on_arrival(1_000, 2_500, false, now);

@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_growing_delay_is_a_queue_above_the_least_mean() {
-        let start = Instant::now();
+        let start = crate::testing::start();
         let mut departures = Departures::new();
         assert!(departures.on_report(&report(100, -5_000), start));
         assert_eq!(departures.queue(), Duration::ZERO);
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn the_delivered_rate_fades_when_reports_stop() {
-        let start = Instant::now();
+        let start = crate::testing::start();
         let mut departures = Departures::new();
         for step in 1..40u32 {
             departures.on_report(&report(step * 100, 0), start + Duration::from_millis(u64::from(step) * 100));

@@ -89,7 +89,7 @@ mod tests {
 
     /// Runs a search over a path that carries UDP payloads of up to `limit` bytes; how many probes it took.
     fn search(mtu: &mut MtuSearch, limit: u16) -> u32 {
-        let (mut now, mut probes) = (Instant::now(), 0);
+        let (mut now, mut probes) = (crate::testing::start(), 0);
         mtu.start(now);
         while let Some(at) = mtu.poll_timeout().filter(|at| *at < now + SEARCH_AGAIN) {
             now = at;
