@@ -12,4 +12,6 @@ pub mod egress;
 pub mod identity;
 pub mod invitation;
 pub mod rules;
+pub mod serve;
+mod session;
 pub mod tokens;

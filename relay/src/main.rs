@@ -1,18 +1,28 @@
-//! `tandem-relay`: sets up a relay and hands out access to it.
+//! `tandem-relay`: sets up and runs a relay, and hands out access to it.
 
+mod listen;
+mod stop;
+
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
+use ipnet::IpNet;
 use tandem_proto::wire::flow::Target;
 use tandem_relay::config::{Config, DEFAULT_LISTEN};
 use tandem_relay::directory::{Directory, TokenState};
+use tandem_relay::egress::{OwnAddresses, TcpEgress};
 use tandem_relay::invitation::invitation;
-use tandem_relay::tokens::Claims;
+use tandem_relay::rules::AccessRules;
+use tandem_relay::serve::{Limits, Relay, RelayConfig};
+use tandem_relay::tokens::{Claims, watch_revoked};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+use tokio_util::sync::CancellationToken;
 
 /// The relay of Tandem: bicasting clients reach the internet through it.
 #[derive(Parser)]
@@ -35,6 +45,16 @@ enum Command {
         /// times.
         #[arg(long, value_name = "HOST:PORT", required = true)]
         public: Vec<Target>,
+    },
+    /// Run the relay. Prints a line beginning "ready" once it listens. SIGTERM or SIGINT lets open flows finish for up to 10
+    /// seconds; a second one ends at once.
+    Serve {
+        #[command(flatten)]
+        dir: Dir,
+        /// Network that clients may reach although it is private or this machine's own, such as 10.1.0.0/16; may be
+        /// given several times, in addition to those in relay.toml.
+        #[arg(long, value_name = "CIDR")]
+        allow: Vec<IpNet>,
     },
     /// Hand out, show and take back access tokens.
     #[command(subcommand)]
@@ -87,7 +107,8 @@ const FIRST_TOKEN: (&str, u32) = ("first", 90);
 
 fn main() -> ExitCode {
     let filter = tracing_subscriber::EnvFilter::try_from_env("TANDEM_LOG").unwrap_or_else(|_| "info".into());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let colours = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
     match run(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -104,6 +125,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             let directory = Directory::create(&dir.dir, &config)?;
             issue(&directory, FIRST_TOKEN.0, FIRST_TOKEN.1)
         }
+        Command::Serve { dir, allow } => serve(&Directory::open(&dir.dir)?, allow),
         Command::Token(TokenCommand::Issue { dir, name, days }) => issue(&Directory::open(&dir.dir)?, &name, days),
         Command::Token(TokenCommand::List { dir, json }) => list(&Directory::open(&dir.dir)?, json),
         Command::Token(TokenCommand::Revoke { dir, name, id }) => {
@@ -159,4 +181,40 @@ fn day(time: OffsetDateTime) -> anyhow::Result<String> {
     let mut text = time.format(&Rfc3339)?;
     text.truncate("2026-01-31".len());
     Ok(text)
+}
+
+fn serve(directory: &Directory, allow: Vec<IpNet>) -> anyhow::Result<()> {
+    let config = directory.config()?;
+    listen::raise_descriptor_limit();
+    let runtime = tokio::runtime::Runtime::new().context("starting the runtime")?;
+    runtime.block_on(async {
+        let own = OwnAddresses::default();
+        own.refresh(&config.public).await;
+        let rules = AccessRules::new(config.allow.iter().copied().chain(allow).collect());
+        let egress = TcpEgress::new(rules, own.clone());
+        let relay_config = RelayConfig {
+            identity: directory.identity()?,
+            next_pin: directory.next_pin()?,
+            verifier: directory.verifier()?,
+            revoked: watch_revoked(directory.revoked_path())
+                .with_context(|| directory.revoked_path().display().to_string())?,
+            limits: Limits::default(),
+            seed: None,
+        };
+        let sockets = listen::bind(&config.listen)?;
+        let addresses = sockets.iter().map(|socket| socket.local_addr()).collect::<Result<Vec<_>, _>>()?;
+        let relay = Relay::bind(relay_config, sockets, egress)?;
+
+        let drain = CancellationToken::new();
+        let serving = relay.serve(drain.clone());
+        println!("ready {}", addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(" "));
+        tokio::select! {
+            () = serving => {}
+            () = own.keep_fresh(&config.public) => {}
+            signal = stop::stopped_twice(drain) => signal?,
+        }
+        anyhow::Ok(())
+    })?;
+    runtime.shutdown_background();
+    Ok(())
 }

@@ -1,0 +1,146 @@
+//! One client's session: admission, then flows until the connection ends.
+//!
+//! A session begins on the control stream ([`admission`]); no other stream is looked at before. Then every stream is a flow with a task of
+//! its own ([`flow`]), and this module's loop watches over what can end them all: the client, a revoked token, the relay's
+//! drain.
+
+mod admission;
+mod control;
+mod flow;
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tandem_core::dial::FlowEnd;
+use tandem_core::transport::{Connection, Stream};
+use tandem_proto::wire::flow::{CloseCode, ControlMessage, GoingAway, OpenError, RefusedReason};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+use self::admission::admit;
+use self::control::{Control, ControlError};
+use crate::egress::Egress;
+use crate::serve::Shared;
+use crate::tokens::Revoked;
+
+/// How long a notice may wait for a client that does not read.
+const NOTICE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Serves a connection from its handshake to its end.
+pub(crate) async fn run<E: Egress>(connection: Connection, relay: Arc<Shared<E>>, drain: CancellationToken) {
+    let Some(admitted) = admit(&connection, &relay).await else {
+        return;
+    };
+    let span = tracing::info_span!("session", token = %admitted.claims.id);
+    let session = Session {
+        connection,
+        revoked: relay.revoked.clone(),
+        token_id: admitted.claims.id,
+        control: admitted.control,
+        relay,
+        flows: JoinSet::new(),
+    };
+    async {
+        tracing::info!(congestion = %admitted.congestion, client = admitted.client, "session opened");
+        tracing::debug!(remotes = ?session.connection.remote_addresses(), "client's addresses");
+        let end = session.serve(drain).await;
+        tracing::info!(end, "session closed");
+    }
+    .instrument(span)
+    .await;
+    drop(admitted.place);
+}
+
+struct Session<E> {
+    connection: Connection,
+    relay: Arc<Shared<E>>,
+    revoked: watch::Receiver<Arc<Revoked>>,
+    token_id: String,
+    control: Control,
+    flows: JoinSet<()>,
+}
+
+impl<E: Egress> Session<E> {
+    /// Runs until the session is over; says why.
+    async fn serve(mut self, drain: CancellationToken) -> &'static str {
+        let mut drain_end: Option<Instant> = None;
+        loop {
+            if drain_end.is_some() && self.flows.is_empty() {
+                return self.close(CloseCode::GoingAway, "the relay stopped");
+            }
+            tokio::select! {
+                biased;
+                () = revoked(&mut self.revoked, &self.token_id) => {
+                    return self.close(CloseCode::Refused(RefusedReason::Revoked), "the token was revoked");
+                }
+                message = self.control.read() => match message {
+                    // Nothing that a client says after its Hello concerns this version.
+                    Ok(Some(ControlMessage::Unknown { frame_type })) => tracing::debug!(frame_type, "unknown frame skipped"),
+                    Ok(Some(_)) => return self.close(CloseCode::Protocol, "unexpected message on the control stream"),
+                    Ok(None) => return self.close(CloseCode::Done, "the client ended the session"),
+                    Err(ControlError::End(FlowEnd::Lost)) => return "the connection ended",
+                    Err(error) => {
+                        tracing::debug!(%error, "control stream broke");
+                        return self.close(CloseCode::Protocol, "the control stream broke");
+                    }
+                },
+                () = drain.cancelled(), if drain_end.is_none() => {
+                    drain_end = Some(Instant::now() + self.relay.limits.drain);
+                    let text = "the relay is stopping".to_owned();
+                    let notice = ControlMessage::GoingAway(GoingAway { text });
+                    // A client that does not read it learns from the connection's end.
+                    let _ = timeout(NOTICE_TIMEOUT, self.control.write(&notice)).await;
+                }
+                () = at(drain_end) => return self.close(CloseCode::GoingAway, "the relay stopped"),
+                Some(_) = self.flows.join_next() => {}
+                stream = self.connection.accept_stream() => match stream {
+                    Ok(stream) => self.start_flow(stream, drain_end.is_some()),
+                    Err(closed) => {
+                        tracing::debug!(code = closed.code, reason = closed.reason, "connection ended");
+                        return "the connection ended";
+                    }
+                },
+            }
+        }
+    }
+
+    fn start_flow(&mut self, stream: Stream, draining: bool) {
+        let refusal = if draining {
+            Some(OpenError::Internal)
+        } else if self.flows.len() >= self.relay.limits.flows_per_session as usize {
+            Some(OpenError::Limit)
+        } else {
+            None
+        };
+        let task = match refusal {
+            // A refusal waits for the client to take one byte, so it is a task too; QUIC's stream limit bounds them.
+            Some(error) => self.flows.spawn(flow::refuse(stream, error).in_current_span()),
+            None => self.flows.spawn(flow::serve(stream, Arc::clone(&self.relay)).in_current_span()),
+        };
+        drop(task);
+    }
+
+    fn close(&self, code: CloseCode, reason: &'static str) -> &'static str {
+        self.connection.close(code.code(), reason);
+        reason
+    }
+}
+
+/// Resolves when the token is among the revoked ones.
+async fn revoked(list: &mut watch::Receiver<Arc<Revoked>>, token_id: &str) {
+    if list.wait_for(|revoked| revoked.contains(token_id)).await.is_err() {
+        // Nobody revokes tokens of this relay any more.
+        pending::<()>().await;
+    }
+}
+
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => pending().await,
+    }
+}

@@ -1,0 +1,74 @@
+//! One flow: the request, the connection to its target, the bytes.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tandem_core::dial::{FlowRecv, FlowSend};
+use tandem_core::pump::pump;
+use tandem_core::transport::{RecvStream, Stream};
+use tandem_proto::wire::flow::{OpenError, REQUEST_HEAD, Target, decode_request, encode_answer, request_length};
+use tokio::time::timeout;
+
+use crate::egress::Egress;
+use crate::serve::Shared;
+
+/// How long a request may take once its stream is there; a stream that never asks must not hold a place.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Serves a flow until both of its directions are done.
+pub(super) async fn serve<E: Egress>(stream: Stream, relay: Arc<Shared<E>>) {
+    let Stream { mut send, mut recv } = stream;
+    let opened = {
+        let open = async {
+            let target = timeout(REQUEST_TIMEOUT, read_request(&mut recv)).await.unwrap_or(Err(OpenError::TimedOut))?;
+            let connection = relay.egress.connect(&target).await;
+            tracing::debug!(%target, outcome = ?connection.as_ref().map(drop), "flow");
+            connection
+        };
+        tokio::select! {
+            opened = open => opened,
+            // The client has given up: nobody waits for the answer.
+            _ = poll_fn(|cx| send.poll_stopped(cx)) => return,
+        }
+    };
+    match opened {
+        Ok(connection) => {
+            // A stream that breaks here breaks the pump as well, which then resets the connection.
+            if send.write_all(&[encode_answer(Ok(()))]).await.is_ok() {
+                let stats = pump(Stream { send, recv }.into_flow(), connection).await;
+                tracing::debug!(?stats, "flow ended");
+            }
+        }
+        Err(error) => refuse(Stream { send, recv }, error).await,
+    }
+}
+
+/// Answers a flow with an error.
+pub(super) async fn refuse(stream: Stream, error: OpenError) {
+    let Stream { mut send, mut recv } = stream;
+    if send.write_all(&[encode_answer(Err(error))]).await.is_ok() {
+        send.finish();
+        recv.stop();
+        // The answer is lost if the stream is dropped before the client has it and the session ends.
+        let _ = poll_fn(|cx| send.poll_stopped(cx)).await;
+    }
+}
+
+/// Takes exactly the request off the stream.
+async fn read_request(recv: &mut RecvStream) -> Result<Target, OpenError> {
+    let mut request = [0; REQUEST_HEAD + u8::MAX as usize];
+    let (head, rest) = request.split_first_chunk_mut::<REQUEST_HEAD>().expect("the array is longer than a head");
+    recv.read_exact(head).await.map_err(|_| OpenError::Internal)?;
+    let length = request_length(head).map_err(not_understood)?;
+    recv.read_exact(&mut rest[..length - REQUEST_HEAD]).await.map_err(|_| OpenError::Internal)?;
+    match decode_request(&request[..length]).map_err(not_understood)? {
+        Some((target, _)) => Ok(target),
+        None => Err(OpenError::Internal),
+    }
+}
+
+fn not_understood(error: tandem_proto::wire::flow::DecodeError) -> OpenError {
+    tracing::debug!(%error, "request not understood");
+    OpenError::Internal
+}

@@ -1,0 +1,157 @@
+//! The program at work: started, used, told to stop.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+mod bed;
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use assert_cmd::cargo::CommandCargoExt as _;
+use bed::{PATIENCE, accept, closed, connect, hello, open, origin, say_hello};
+use tandem_proto::pairing::PairingLink;
+use tandem_proto::wire::flow::{CloseCode, ControlMessage, OpenError, RefusedReason};
+use tokio::time::{Instant, sleep, timeout};
+
+/// The program, serving; killed when dropped.
+struct Serving {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Serving {
+    fn start(dir: &Path, arguments: &[&str]) -> Self {
+        let mut command = Command::cargo_bin("tandem-relay").unwrap();
+        command.arg("serve").arg("--dir").arg(dir).args(arguments).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("ready ").expect("the first line says ready").parse().unwrap();
+        Serving { child, address }
+    }
+
+    fn signal(&self) {
+        assert!(Command::new("kill").arg(self.child.id().to_string()).status().unwrap().success());
+    }
+
+    async fn exit(&mut self) -> ExitStatus {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "the relay does not stop");
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // Fails when it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn run(arguments: &[&str], dir: &Path) -> String {
+    let output = Command::cargo_bin("tandem-relay").unwrap().args(arguments).arg("--dir").arg(dir).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn init(dir: &Path) -> PairingLink {
+    let printed = run(&["init", "--listen", "127.0.0.1:0", "--public", "127.0.0.1:4433"], dir);
+    printed.lines().find(|line| line.starts_with("tandem://")).unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_paired_client_is_served_until_its_token_is_taken_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let link = init(dir.path());
+    let mut serving = Serving::start(dir.path(), &["--allow", "127.0.0.0/8"]);
+    let connection = connect(serving.address, link.pins[0]).await;
+    let (_control, answer) = say_hello(&connection, hello(link.token.clone())).await;
+    assert!(matches!(answer, ControlMessage::Welcome(_)), "{answer:?}");
+    let (_listener, address) = origin().await;
+    assert_eq!(open(&connection, &address).await.1, Ok(()));
+
+    run(&["token", "revoke", "--name", "first"], dir.path());
+    let revoked = Instant::now();
+    assert_eq!(closed(&connection).await, Some(CloseCode::Refused(RefusedReason::Revoked)));
+    assert!(revoked.elapsed() < Duration::from_secs(3), "{:?}", revoked.elapsed());
+    let connection = connect(serving.address, link.pins[0]).await;
+    let (_control, answer) = say_hello(&connection, hello(link.token)).await;
+    assert!(matches!(answer, ControlMessage::Refused(ref refused) if refused.reason == RefusedReason::Revoked));
+
+    serving.signal();
+    assert!(serving.exit().await.success());
+}
+
+#[tokio::test]
+async fn the_first_signal_drains_and_the_second_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let link = init(dir.path());
+    let mut serving = Serving::start(dir.path(), &["--allow", "127.0.0.0/8"]);
+    let connection = connect(serving.address, link.pins[0]).await;
+    let (mut control, _) = say_hello(&connection, hello(link.token)).await;
+    let (listener, address) = origin().await;
+    let (_stream, _) = open(&connection, &address).await;
+    let _tcp = accept(&listener).await;
+
+    serving.signal();
+    assert!(matches!(bed::read(&mut control).await, ControlMessage::GoingAway(_)));
+    assert!(serving.child.try_wait().unwrap().is_none(), "an open flow holds the relay");
+    serving.signal();
+    let status = timeout(Duration::from_secs(5), serving.exit()).await.expect("the second signal ends at once");
+    assert!(status.success());
+}
+
+/// SEC-1
+#[tokio::test]
+async fn by_default_the_machine_itself_is_out_of_reach() {
+    let dir = tempfile::tempdir().unwrap();
+    let link = init(dir.path());
+    let serving = Serving::start(dir.path(), &[]);
+    let connection = connect(serving.address, link.pins[0]).await;
+    let (_control, _) = say_hello(&connection, hello(link.token)).await;
+    let (_listener, address) = origin().await;
+    assert_eq!(open(&connection, &address).await.1, Err(OpenError::Forbidden));
+}
+
+/// SEC-4 (the relay's half)
+#[tokio::test]
+async fn the_relay_listens_on_its_configured_port_and_on_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    init(dir.path());
+    let serving = Serving::start(dir.path(), &[]);
+    let listening = bound_sockets(serving.child.id());
+    let expected = format!("udp {}", serving.address.port());
+    assert_eq!(listening, BTreeSet::from([expected]));
+}
+
+/// The protocols and ports of a process's bound or listening sockets.
+fn bound_sockets(process: u32) -> BTreeSet<String> {
+    let inodes: BTreeSet<String> = std::fs::read_dir(format!("/proc/{process}/fd"))
+        .unwrap()
+        .filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok())
+        .filter_map(|link| Some(link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
+        .collect();
+    let mut bound = BTreeSet::new();
+    for (table, protocol) in [("udp", "udp"), ("udp6", "udp"), ("tcp", "tcp"), ("tcp6", "tcp")] {
+        // A machine without IPv6 has no table of it.
+        let text = std::fs::read_to_string(format!("/proc/{process}/net/{table}")).unwrap_or_default();
+        for line in text.lines().skip(1) {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            if inodes.contains(fields[9]) {
+                let port = u16::from_str_radix(fields[1].rsplit(':').next().unwrap(), 16).unwrap();
+                bound.insert(format!("{protocol} {port}"));
+            }
+        }
+    }
+    bound
+}
