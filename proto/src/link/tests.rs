@@ -25,14 +25,23 @@ struct Wire {
     port: u16,
 }
 
+/// A datagram on its way.
+struct Flying {
+    to_relay: bool,
+    wire: usize,
+    /// Where the relay sees it come from.
+    port: u16,
+    payload: Vec<u8>,
+}
+
 struct Pair {
     client: Link,
     relay: Link,
     wires: [Wire; 2],
     now: Instant,
     rng: Pcg64,
-    /// (arrival time, order) -> (to the relay, wire, sender's port, payload)
-    flying: BTreeMap<(Instant, u64), (bool, usize, u16, Vec<u8>)>,
+    /// By arrival time, then by order of sending.
+    flying: BTreeMap<(Instant, u64), Flying>,
     sent: u64,
     client_got: Vec<Vec<u8>>,
     relay_got: Vec<Vec<u8>>,
@@ -98,7 +107,7 @@ impl Pair {
             return;
         }
         self.sent += 1;
-        self.flying.insert((self.now + delay, self.sent), (to_relay, wire, port, payload));
+        self.flying.insert((self.now + delay, self.sent), Flying { to_relay, wire, port, payload });
     }
 
     fn wire_of(&self, address: PathAddress) -> Option<usize> {
@@ -167,7 +176,7 @@ impl Pair {
             }
             self.now = next;
             while let Some(entry) = self.flying.first_entry().filter(|entry| entry.key().0 <= next) {
-                let (to_relay, wire, port, mut payload) = entry.remove();
+                let Flying { to_relay, wire, port, mut payload } = entry.remove();
                 if to_relay {
                     self.inject_at_relay(port, payload);
                 } else {
@@ -417,7 +426,7 @@ fn garbage_forgeries_and_replays_change_nothing() {
         );
         pair.inject_at_relay(1_000, out.clone());
         pair.send_from_client(&numbered(number));
-        let real = pair.flying.values().last().expect("just sent").3.clone();
+        let real = pair.flying.values().last().expect("just sent").payload.clone();
         pair.run(11 * MS);
         pair.inject_at_relay(1_000, real);
     }
