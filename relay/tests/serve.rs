@@ -134,6 +134,29 @@ async fn the_relay_listens_on_its_configured_port_and_on_nothing_else() {
     assert_eq!(listening, BTreeSet::from([expected]));
 }
 
+/// PATH-11
+#[tokio::test]
+async fn a_relay_on_the_wildcard_answers_from_the_address_that_was_asked() {
+    for wildcard in ["0.0.0.0:0", "[::]:0"] {
+        let dir = tempfile::tempdir().unwrap();
+        let printed = run(&["init", "--listen", wildcard, "--public", "127.0.0.1:4433"], dir.path());
+        let link: PairingLink = printed.lines().find(|line| line.starts_with("tandem://")).unwrap().parse().unwrap();
+        let serving = Serving::start(dir.path(), &[]);
+        let asked = SocketAddr::from(([127, 0, 0, 3], serving.address.port()));
+        let connection = connect(asked, link.pins[0]).await;
+        let (_control, answer) = say_hello(&connection, hello(link.token)).await;
+        assert!(matches!(answer, ControlMessage::Welcome(_)), "{answer:?}");
+
+        // What QUIC says without a connection comes from there too: here, that it does not know a version.
+        let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let mut initial = [0; 1200];
+        initial[..7].copy_from_slice(&[0xc0, 0x1a, 0x2a, 0x3a, 0x4a, 8, 1]);
+        socket.send_to(&initial, asked).await.unwrap();
+        let (_, from) = timeout(PATIENCE, socket.recv_from(&mut [0; 2048])).await.expect("an answer comes").unwrap();
+        assert_eq!(from, asked, "{wildcard}");
+    }
+}
+
 /// The protocols and ports of a process's bound or listening sockets.
 fn bound_sockets(process: u32) -> BTreeSet<String> {
     let inodes: BTreeSet<String> = std::fs::read_dir(format!("/proc/{process}/fd"))
