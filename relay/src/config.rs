@@ -38,7 +38,7 @@ struct File {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ConfigError {
     /// Not TOML, an unknown key, or a value of a wrong kind; the message shows the line.
-    #[error("{0}")]
+    #[error(transparent)]
     Form(#[from] toml::de::Error),
     /// Of another version of the program.
     #[error("version is {0}; this program reads version {VERSION}")]
