@@ -3,7 +3,7 @@
 //! ```toml
 //! version = 1
 //! mode = "bicast"             # single (default) or bicast
-//! bicast = "both"             # client, server or both (default)
+//! bicast = "both"             # client, server or both (default); alone it means mode = "bicast"
 //! congestion = "cubic"        # cubic, newreno or bbr1
 //! interfaces = ["wlan0"]      # default: every way to the internet
 //! link_file = "pairing-link"  # relative to this file
@@ -120,10 +120,10 @@ impl Config {
 fn read_mode(top: &Table<'_>) -> Result<Option<Mode>, ConfigError> {
     let sides = top.parsed::<Sides>("bicast")?;
     match (top.string("mode")?, sides) {
-        (None, None) => Ok(None),
+        (None, sides) => Ok(sides.map(Mode::Bicast)),
         (Some("bicast"), sides) => Ok(Some(Mode::Bicast(sides.unwrap_or_default()))),
         (Some("single"), None) => Ok(Some(Mode::Single)),
-        (None | Some("single"), Some(_)) => Err(top.wrong("bicast", "needs mode = \"bicast\"")),
+        (Some("single"), Some(_)) => Err(top.wrong("bicast", "needs mode = \"bicast\"")),
         (Some(_), _) => Err(top.wrong("mode", "must be \"single\" or \"bicast\"")),
     }
 }

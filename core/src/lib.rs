@@ -2,6 +2,7 @@
 //!
 //! Everything that touches a socket, a clock or a task is a thin shell around `tandem-proto`.
 
+pub mod client;
 pub mod config;
 pub mod dial;
 pub mod inbound;

@@ -46,6 +46,8 @@ fn a_full_file_becomes_checked_values() {
 #[test]
 fn a_file_may_say_nothing_but_its_version() {
     assert_eq!(parse("version = 1").unwrap(), Config::default());
+    let alone = parse("version = 1\nbicast = \"client\"").unwrap();
+    assert_eq!(alone.mode, Some(Mode::Bicast(Sides::Client)));
 }
 
 /// CONF-1
@@ -79,7 +81,7 @@ fn a_wrong_value_is_refused_with_its_line_and_what_is_allowed() {
         ("mode = \"single\"", ":1: version must be 1"),
         ("version = \"1\"", ":1: version is of type string; it must be 1"),
         ("version = 1\nmode = \"both\"", ":2: mode must be \"single\" or \"bicast\""),
-        ("version = 1\nbicast = \"both\"", ":2: bicast needs mode = \"bicast\""),
+        ("version = 1\nmode = \"single\"\nbicast = \"both\"", ":3: bicast needs mode = \"bicast\""),
         ("version = 1\nmode = \"bicast\"\nbicast = \"up\"", ":3: bicast is wrong: bicast side \"up\" is unknown"),
         ("version = 1\ncongestion = \"bbr\"", ":2: congestion is wrong: congestion controller \"bbr\" is unknown"),
         ("version = 1\ninterfaces = \"wlan0\"", ":2: interfaces is of type string; it must be a list of strings"),

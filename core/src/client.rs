@@ -1,0 +1,24 @@
+//! The engine of the client: from local connections to flows over a session that keeps itself alive.
+//!
+//! [`Engine`] owns everything that runs: the inbounds, the session to the relay with its paths, and the snapshots that
+//! every surface shows. The session is made anew whenever it ends, unless the relay refuses the client. The control
+//! socket, through which other processes ask and steer the engine, stands beside it ([`control`]).
+//!
+//! ```text
+//! inbounds → SessionDial → session (connect, Hello, paths) → transport
+//!                 ↑ waits for ↑ is told of networks by the platform
+//! ```
+
+mod backoff;
+pub mod control;
+mod dial;
+mod engine;
+mod handshake;
+mod networks;
+mod session;
+
+pub use engine::{Engine, EngineConfig, EngineError, EngineHandle};
+
+/// Where the SOCKS5 proxy listens unless told otherwise.
+pub const DEFAULT_LISTEN: std::net::SocketAddr =
+    std::net::SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 1080);

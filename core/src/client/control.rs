@@ -1,0 +1,207 @@
+//! The control socket: how other processes of the same user ask and steer a running engine.
+//!
+//! A request is one line of JSON, and so is its answer: `{"command":"status"}` gets `{"ok":{...}}` with the snapshot,
+//! `{"command":"mode","mode":"bicast","bicast":"both"}` and `{"command":"stop"}` get `{"ok":null}`; whatever fails gets
+//! `{"error":"..."}`. A connection may ask any number of times.
+//!
+//! The socket is a file that its owner alone can use (mode 0600, and the peer's user is checked) in the user's runtime
+//! directory. One left behind by a crash is replaced; a living one is respected.
+
+#[cfg_attr(unix, path = "control/unix.rs")]
+#[cfg_attr(not(unix), path = "control/other.rs")]
+mod local;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use interprocess::local_socket::tokio::{Listener, Stream};
+use interprocess::local_socket::traits::tokio::{Listener as _, Stream as _};
+use serde::{Deserialize, Serialize};
+use tandem_proto::mode::Mode;
+use tandem_proto::stats::Snapshot;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::EngineHandle;
+
+/// The longest request, in bytes.
+const MAX_REQUEST: u64 = 4096;
+/// The longest answer, in bytes; a snapshot with all its paths is far below.
+const MAX_ANSWER: u64 = 1024 * 1024;
+/// How long an engine may take to answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+/// How long a peer may be silent before its connection is closed.
+const IDLE_LIMIT: Duration = Duration::from_secs(60);
+/// Connections served at a time; more wait.
+const MAX_CONNECTIONS: usize = 16;
+/// The pause after a failed accept.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What can be asked of an engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "lowercase")]
+pub enum Request {
+    /// The snapshot.
+    Status,
+    /// Use the paths in this mode from now on.
+    Mode(Mode),
+    /// Stop the engine.
+    Stop,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Answer {
+    Ok(Option<Box<Snapshot>>),
+    Error(String),
+}
+
+/// Why the control socket could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// Another engine answers there.
+    #[error("another engine is running with the control socket {0}: stop it, or give this one its own (--control)")]
+    InUse(PathBuf),
+    /// Nothing answers there.
+    #[error("no engine is running (no answer at {0})")]
+    NotRunning(PathBuf),
+    /// The machine names no place for it.
+    #[error("there is no runtime or home directory for the control socket: name one (--control)")]
+    NoPlace,
+    /// The operating system refused.
+    #[error("the control socket {path} cannot be used")]
+    Io {
+        /// The socket.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The engine answered with an error.
+    #[error("the engine answered: {0}")]
+    Engine(String),
+}
+
+/// The control socket of this user's engine.
+///
+/// # Errors
+/// [`ControlError::NoPlace`].
+pub fn default_path() -> Result<PathBuf, ControlError> {
+    local::default_path().ok_or(ControlError::NoPlace)
+}
+
+/// A control socket that is listened on.
+pub struct ControlServer {
+    listener: Listener,
+    path: PathBuf,
+}
+
+impl ControlServer {
+    /// Listens at `path`, in place of a socket that nobody answers at.
+    ///
+    /// # Errors
+    /// [`ControlError::InUse`] while another engine is alive there.
+    pub async fn bind(path: &Path) -> Result<Self, ControlError> {
+        let failed = |source| ControlError::Io { path: path.to_owned(), source };
+        if let Some(directory) = path.parent() {
+            std::fs::create_dir_all(directory).map_err(failed)?;
+        }
+        if connect(path).await.is_ok() {
+            return Err(ControlError::InUse(path.to_owned()));
+        }
+        local::remove_stale(path).map_err(failed)?;
+        let listener = local::listen(path).map_err(failed)?;
+        Ok(Self { listener, path: path.to_owned() })
+    }
+
+    /// Answers until dropped.
+    pub async fn serve(self, engine: EngineHandle) {
+        let mut connections = JoinSet::new();
+        loop {
+            tokio::select! {
+                Some(_) = connections.join_next(), if !connections.is_empty() => {}
+                accepted = self.listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
+                    Ok(stream) if local::is_same_user(&stream, &self.path) => {
+                        connections.spawn(answer_all(stream, engine.clone()));
+                    }
+                    Ok(_) => tracing::warn!("another user's process was turned away from the control socket"),
+                    Err(error) => {
+                        tracing::warn!(%error, "accepting a control connection failed");
+                        sleep(ACCEPT_PAUSE).await;
+                    }
+                },
+            }
+        }
+    }
+}
+
+/// Asks the engine at `path`; answers with the snapshot for [`Request::Status`].
+///
+/// # Errors
+/// [`ControlError::NotRunning`] if nothing answers, and others as they say.
+pub async fn ask(path: &Path, request: &Request) -> Result<Option<Snapshot>, ControlError> {
+    let failed = |source| ControlError::Io { path: path.to_owned(), source };
+    let stream = connect(path).await.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ControlError::NotRunning(path.to_owned()),
+        _ => failed(error),
+    })?;
+    let (reader, mut writer) = (&stream, &stream);
+    let exchange = async {
+        let mut line = serde_json::to_vec(request).map_err(io::Error::other)?;
+        line.push(b'\n');
+        writer.write_all(&line).await?;
+        let mut answer = String::new();
+        BufReader::new(reader.take(MAX_ANSWER)).read_line(&mut answer).await?;
+        serde_json::from_str(&answer).map_err(io::Error::other)
+    };
+    let answer = timeout(ANSWER_LIMIT, exchange).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+    match answer.map_err(failed)? {
+        Answer::Ok(snapshot) => Ok(snapshot.map(|snapshot| *snapshot)),
+        Answer::Error(error) => Err(ControlError::Engine(error)),
+    }
+}
+
+async fn connect(path: &Path) -> io::Result<Stream> {
+    Stream::connect(local::name(path)?).await
+}
+
+/// Serves one connection until it ends, errs or falls silent.
+async fn answer_all(stream: Stream, engine: EngineHandle) {
+    let (mut reader, mut writer) = (BufReader::new(&stream), &stream);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let mut limited = (&mut reader).take(MAX_REQUEST);
+        match timeout(IDLE_LIMIT, limited.read_until(b'\n', &mut line)).await {
+            Ok(Ok(length)) if length > 0 => {}
+            _ => return,
+        }
+        let whole = line.ends_with(b"\n");
+        let answer = match serde_json::from_slice(&line) {
+            _ if !whole => Answer::Error(format!("a request is one line of at most {MAX_REQUEST} bytes")),
+            Ok(request) => Answer::Ok(carry_out(&engine, request).map(Box::new)),
+            Err(error) => Answer::Error(format!("no request: {error}")),
+        };
+        let Ok(mut bytes) = serde_json::to_vec(&answer) else {
+            return;
+        };
+        bytes.push(b'\n');
+        if writer.write_all(&bytes).await.is_err() || !whole {
+            return;
+        }
+    }
+}
+
+fn carry_out(engine: &EngineHandle, request: Request) -> Option<Snapshot> {
+    match request {
+        Request::Status => return Some(engine.snapshot()),
+        Request::Mode(mode) => engine.set_mode(mode),
+        Request::Stop => engine.request_stop(),
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,39 @@
+//! Control sockets on Unix: a socket file of mode 0600.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use interprocess::local_socket::tokio::{Listener, Stream};
+use interprocess::local_socket::traits::StreamCommon;
+use interprocess::local_socket::{GenericFilePath, ListenerOptions, Name, ToFsName};
+use interprocess::os::unix::local_socket::ListenerOptionsExt;
+
+pub(super) fn default_path() -> Option<PathBuf> {
+    let runtime = dirs::runtime_dir().map(|directory| directory.join("tandem"));
+    runtime.or_else(|| dirs::cache_dir().map(|directory| directory.join("tandem"))).map(|dir| dir.join("control.sock"))
+}
+
+pub(super) fn name(path: &Path) -> io::Result<Name<'_>> {
+    path.to_fs_name::<GenericFilePath>()
+}
+
+pub(super) fn listen(path: &Path) -> io::Result<Listener> {
+    ListenerOptions::new().name(name(path)?).mode(0o600).create_tokio()
+}
+
+/// Removes a socket that nobody listens on; anything else that is in the way is not ours to remove.
+pub(super) fn remove_stale(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => fs::remove_file(path),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the peer runs as the user who owns the socket.
+pub(super) fn is_same_user(stream: &Stream, path: &Path) -> bool {
+    let owner = fs::metadata(path).ok().map(|found| found.uid());
+    let peer = stream.peer_creds().ok().and_then(|peer| peer.euid());
+    owner.is_some() && owner == peer
+}

@@ -1,0 +1,263 @@
+//! Starts, stops and describes everything that runs on the client.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tandem_proto::congestion::Algorithm;
+use tandem_proto::mode::Mode;
+use tandem_proto::pairing::PairingLink;
+use tandem_proto::stats::{SessionState, Snapshot};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+use super::DEFAULT_LISTEN;
+use super::dial::SessionDial;
+use super::networks::Networks;
+use super::session::{Phase, Session};
+use crate::dial::Dial;
+use crate::inbound::{Credentials, Forward, Inbound, Service};
+use crate::platform::Platform;
+use crate::pump::FlowGauge;
+
+/// How often a snapshot is taken while someone listens.
+const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(250);
+
+/// What an engine is to do.
+#[derive(Debug, Clone)]
+pub struct EngineConfig {
+    /// The relay and the right to use it.
+    pub link: PairingLink,
+    /// Where the SOCKS5 proxy listens; `None` for no proxy.
+    pub listen: Option<SocketAddr>,
+    /// What the proxy's clients must give.
+    pub credentials: Option<Credentials>,
+    /// Static forwards.
+    pub forwards: Vec<Forward>,
+    /// Names of the interfaces to use; empty for every way to the internet.
+    pub interfaces: Vec<String>,
+    /// How the session uses its paths at first.
+    pub mode: Mode,
+    /// The congestion controller, of both directions.
+    pub congestion: Algorithm,
+    /// Makes everything that is drawn at random repeatable; for tests.
+    pub seed: Option<[u8; 32]>,
+}
+
+impl EngineConfig {
+    /// The defaults for a relay.
+    pub fn new(link: PairingLink) -> Self {
+        Self {
+            link,
+            listen: Some(DEFAULT_LISTEN),
+            credentials: None,
+            forwards: Vec::new(),
+            interfaces: Vec::new(),
+            mode: Mode::default(),
+            congestion: Algorithm::default(),
+            seed: None,
+        }
+    }
+}
+
+/// Why an engine did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The operating system's reason.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// A running client. Dropping it ends everything at once; [`Engine::stop`] ends it well.
+pub struct Engine {
+    handle: EngineHandle,
+    socks: Option<SocketAddr>,
+    inbounds: JoinSet<()>,
+    session: JoinHandle<()>,
+    stop_inbounds: CancellationToken,
+    stop_session: CancellationToken,
+    publisher: JoinHandle<()>,
+}
+
+/// Asks and steers an engine; any number of clones.
+#[derive(Clone)]
+pub struct EngineHandle {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    relay: String,
+    congestion: Algorithm,
+    phase: watch::Receiver<Phase>,
+    mode: watch::Sender<Mode>,
+    flows: Arc<FlowGauge>,
+    snapshots: watch::Sender<Snapshot>,
+    stop_requested: CancellationToken,
+}
+
+impl Engine {
+    /// Starts the inbounds and begins to connect. The session comes up later: see [`EngineHandle::subscribe`].
+    ///
+    /// # Errors
+    /// [`EngineError`] if a listener cannot be opened; nothing runs then.
+    pub async fn start(config: EngineConfig, platform: Arc<dyn Platform>) -> Result<Self, EngineError> {
+        let mut listeners = Vec::new();
+        let mut socks = None;
+        if let Some(address) = config.listen {
+            let inbound = bind(address, Service::Socks5(config.credentials.clone())).await?;
+            socks = Some(inbound.local_address());
+            listeners.push(inbound);
+        }
+        for forward in &config.forwards {
+            listeners.push(bind(forward.listen, Service::Forward(forward.target.clone())).await?);
+        }
+
+        let (phase_sender, phase) = watch::channel(Phase::Connecting { problem: None });
+        let mode = watch::Sender::new(config.mode);
+        let shared = Arc::new(Shared {
+            relay: config.link.relays.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+            congestion: config.congestion,
+            phase: phase.clone(),
+            mode: mode.clone(),
+            flows: Arc::default(),
+            snapshots: watch::Sender::default(),
+            stop_requested: CancellationToken::new(),
+        });
+        let (stop_inbounds, stop_session) = (CancellationToken::new(), CancellationToken::new());
+        let session = Session {
+            networks: Networks::new(platform, config.interfaces.clone()),
+            config,
+            phase: phase_sender,
+            mode: mode.subscribe(),
+            stop: stop_session.clone(),
+            remotes: Vec::new(),
+        };
+        let session = tokio::spawn(session.run());
+        let dial: Arc<dyn Dial> = Arc::new(SessionDial { phase });
+        let mut inbounds = JoinSet::new();
+        for inbound in listeners {
+            inbounds.spawn(inbound.serve(Arc::clone(&dial), Arc::clone(&shared.flows), stop_inbounds.clone()));
+        }
+        let handle = EngineHandle { shared };
+        let publisher = tokio::spawn(publish(handle.clone()));
+        Ok(Self { handle, socks, inbounds, session, stop_inbounds, stop_session, publisher })
+    }
+
+    /// Where the SOCKS5 proxy listens.
+    pub fn socks_address(&self) -> Option<SocketAddr> {
+        self.socks
+    }
+
+    /// Something to ask and steer the engine with.
+    pub fn handle(&self) -> EngineHandle {
+        self.handle.clone()
+    }
+
+    /// Stops: no more connections, finishing flows are waited for, then the session is closed.
+    pub async fn stop(mut self) {
+        self.stop_inbounds.cancel();
+        while self.inbounds.join_next().await.is_some() {}
+        self.stop_session.cancel();
+        // It fails only if the task panicked, and then there is nothing left to close.
+        let _ = (&mut self.session).await;
+        self.publisher.abort();
+        self.handle.publish();
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.session.abort();
+        self.publisher.abort();
+    }
+}
+
+impl EngineHandle {
+    /// Snapshots, about four a second.
+    pub fn subscribe(&self) -> watch::Receiver<Snapshot> {
+        self.publish();
+        self.shared.snapshots.subscribe()
+    }
+
+    /// How everything stands now.
+    pub fn snapshot(&self) -> Snapshot {
+        let shared = &self.shared;
+        let mut snapshot = Snapshot {
+            relay: shared.relay.clone(),
+            mode: *shared.mode.borrow(),
+            congestion: shared.congestion.name().to_owned(),
+            flows_open: shared.flows.open(),
+            flows_total: shared.flows.total(),
+            ..Snapshot::default()
+        };
+        match &*shared.phase.borrow() {
+            Phase::Connecting { problem } => {
+                snapshot.state = SessionState::Connecting;
+                snapshot.problem = problem.clone();
+            }
+            Phase::Ended { problem } => {
+                snapshot.state = SessionState::Stopped;
+                snapshot.problem = problem.clone();
+            }
+            Phase::Connected(connected) => {
+                snapshot.state = SessionState::Connected;
+                snapshot.uptime_s = connected.since.elapsed().as_secs_f64();
+                let stats = connected.connection.stats();
+                snapshot.srtt_ms = stats.srtt.as_secs_f64() * 1e3;
+                snapshot.cwnd_bytes = stats.congestion.cwnd_bytes;
+                snapshot.up = stats.link.up;
+                snapshot.down = stats.link.down;
+                snapshot.paths = stats.link.paths;
+            }
+        }
+        snapshot
+    }
+
+    /// Changes how the session uses its paths, now and for sessions to come.
+    pub fn set_mode(&self, mode: Mode) {
+        self.shared.mode.send_replace(mode);
+    }
+
+    /// Opens flows over the session without an inbound.
+    pub fn dial(&self) -> Arc<dyn Dial> {
+        Arc::new(SessionDial { phase: self.shared.phase.clone() })
+    }
+
+    /// Asks whoever runs the engine to stop it.
+    pub fn request_stop(&self) {
+        self.shared.stop_requested.cancel();
+    }
+
+    /// Resolves when [`EngineHandle::request_stop`] was called.
+    pub async fn stop_requested(&self) {
+        self.shared.stop_requested.cancelled().await;
+    }
+
+    fn publish(&self) {
+        self.shared.snapshots.send_replace(self.snapshot());
+    }
+}
+
+async fn bind(address: SocketAddr, service: Service) -> Result<Inbound, EngineError> {
+    Inbound::bind(address, service).await.map_err(|source| EngineError::Listen { address, source })
+}
+
+/// Takes snapshots while someone listens.
+async fn publish(handle: EngineHandle) {
+    let mut ticks = interval(SNAPSHOT_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        if handle.shared.snapshots.receiver_count() > 0 {
+            handle.publish();
+        }
+    }
+}

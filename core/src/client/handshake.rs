@@ -1,0 +1,256 @@
+//! From a pairing link to a connection that the relay has accepted.
+//!
+//! Addresses are looked up, one path per network is opened, QUIC connects over them, and on the control stream the client
+//! says Hello and hears Welcome.
+
+use std::net::SocketAddr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tandem_proto::pairing::PairingLink;
+use tandem_proto::wire::flow::{
+    ControlMessage, DecodeError, FRAME_HEAD, Hello, Host, Refused, RefusedReason, Target, VersionRange, Welcome,
+    frame_length,
+};
+use tokio::net::lookup_host;
+use tokio::time::timeout;
+
+use crate::transport::{ConnectError, Connection, ConnectionClosed, RecvStream, Stream};
+
+/// How long looking up the relay's name may take.
+const LOOKUP_LIMIT: Duration = Duration::from_secs(5);
+/// How long the relay may take to answer a Hello.
+const WELCOME_LIMIT: Duration = Duration::from_secs(10);
+
+/// Clocks that differ by less are not worth a word.
+const CLOCKS_AGREE: Duration = Duration::from_secs(120);
+
+/// Why there is no session.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SessionError {
+    #[error("none of the relay's names has an address: {0}")]
+    Lookup(String),
+    #[error("no network can be used: {0}")]
+    NoNetwork(String),
+    #[error("the relay cannot be reached")]
+    Connect(#[from] ConnectError),
+    #[error("the relay refuses this client: {}{}", why(.0.reason), details(.0))]
+    Refused(Refused),
+    #[error("the relay refuses this client: {}", why(*.0))]
+    ClosedAsRefused(RefusedReason),
+    #[error("the connection to the relay ended")]
+    Closed(#[from] ConnectionClosed),
+    #[error("the relay ended the control stream")]
+    ControlEnded,
+    #[error("the relay did not answer in time")]
+    NoWelcome,
+    #[error("the relay does not keep to the protocol")]
+    Protocol(#[from] DecodeError),
+    #[error("the relay sent something else than its welcome first")]
+    Unexpected,
+}
+
+impl SessionError {
+    /// Whether trying again cannot help: the relay has understood and says no to this client.
+    pub(super) fn is_final(&self) -> bool {
+        let reason = match self {
+            SessionError::Refused(refused) => refused.reason,
+            SessionError::ClosedAsRefused(reason) => *reason,
+            _ => return false,
+        };
+        match reason {
+            RefusedReason::Full | RefusedReason::Other => false,
+            RefusedReason::BadToken
+            | RefusedReason::Expired
+            | RefusedReason::NotYetValid
+            | RefusedReason::Revoked
+            | RefusedReason::Version => true,
+        }
+    }
+}
+
+/// A refusal in words for the person who can do something about it.
+fn why(reason: RefusedReason) -> &'static str {
+    match reason {
+        RefusedReason::BadToken => "it does not know the token of this pairing; pair again with a new link",
+        RefusedReason::Expired => "the token of this pairing has expired; pair again with a new link",
+        RefusedReason::NotYetValid => "the token of this pairing is not valid yet; one of the two clocks is wrong",
+        RefusedReason::Revoked => "this pairing was revoked; pair again with a new link",
+        RefusedReason::Version => "it speaks another version of the protocol; update the older side",
+        RefusedReason::Full => "it is full",
+        RefusedReason::Other => "it gives no reason that this version knows",
+    }
+}
+
+/// What the relay adds: its words, and the clocks or versions where they matter.
+fn details(refused: &Refused) -> String {
+    let mut details = match refused.reason {
+        RefusedReason::Expired | RefusedReason::NotYetValid => clocks(refused.relay_time, SystemTime::now()),
+        RefusedReason::Version => format!(" (it speaks {}, this client {})", refused.versions, VersionRange::OURS),
+        _ => String::new(),
+    };
+    if !refused.text.is_empty() {
+        // The relay's words go to a terminal.
+        let text: String = refused.text.chars().filter(|c| !c.is_control()).collect();
+        details.push_str(&format!(" (it says: {text})"));
+    }
+    details
+}
+
+fn clocks(relay_time: u64, now: SystemTime) -> String {
+    let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let apart = now.abs_diff(relay_time);
+    if apart < CLOCKS_AGREE.as_secs() {
+        return String::new();
+    }
+    let side = if now > relay_time { "ahead of" } else { "behind" };
+    format!(" (this device's clock is {} minutes {side} the relay's)", apart / 60)
+}
+
+/// An accepted session.
+pub(super) struct Accepted {
+    pub(super) welcome: Welcome,
+    pub(super) control: ControlReader,
+    /// Kept open: the relay may take its end for the client's going away.
+    _control_send: crate::transport::SendStream,
+}
+
+/// The addresses of a relay, those of the first name first, each once.
+pub(super) async fn look_up(relays: &[Target]) -> Result<Vec<SocketAddr>, SessionError> {
+    let mut found = Vec::new();
+    let mut problems = Vec::new();
+    for relay in relays {
+        match &relay.host {
+            Host::Ip(ip) => found.push(SocketAddr::new(*ip, relay.port)),
+            Host::Name(name) => match timeout(LOOKUP_LIMIT, lookup_host((name.as_str(), relay.port))).await {
+                Ok(Ok(addresses)) => found.extend(addresses),
+                Ok(Err(error)) => problems.push(format!("{name}: {error}")),
+                Err(_) => problems.push(format!("{name}: no answer from the resolver")),
+            },
+        }
+    }
+    let mut seen = Vec::new();
+    found.retain(|address| {
+        !seen.contains(address) && {
+            seen.push(*address);
+            true
+        }
+    });
+    if found.is_empty() { Err(SessionError::Lookup(problems.join("; "))) } else { Ok(found) }
+}
+
+/// Says Hello and waits for the relay's Welcome.
+pub(super) async fn say_hello(
+    connection: &Connection,
+    link: &PairingLink,
+    congestion: tandem_proto::congestion::Algorithm,
+) -> Result<Accepted, SessionError> {
+    let exchange = async {
+        let Stream { mut send, recv } = connection.open_stream().await?;
+        let hello = ControlMessage::Hello(Hello {
+            versions: VersionRange::OURS,
+            features: 0,
+            congestion: Some(congestion),
+            token: link.token.clone(),
+            client: concat!("tandem ", env!("CARGO_PKG_VERSION")).to_owned(),
+        });
+        let mut bytes = Vec::new();
+        hello.encode(&mut bytes);
+        let mut control = ControlReader { recv };
+        // A relay that refuses at once may stop reading before it has everything: its answer is what counts.
+        let _ = send.write_all(&bytes).await;
+        match control.next().await? {
+            ControlMessage::Welcome(welcome) => Ok(Accepted { welcome, control, _control_send: send }),
+            ControlMessage::Refused(refused) => Err(SessionError::Refused(refused)),
+            _ => Err(SessionError::Unexpected),
+        }
+    };
+    match timeout(WELCOME_LIMIT, exchange).await {
+        Err(_) => Err(SessionError::NoWelcome),
+        // The relay's reason for closing tells more than a stream that broke.
+        Ok(Err(SessionError::ControlEnded)) => match timeout(Duration::from_secs(1), connection.closed()).await {
+            Ok(closed) => Err(closed_error(closed)),
+            Err(_) => Err(SessionError::ControlEnded),
+        },
+        Ok(done) => done,
+    }
+}
+
+/// What the end of a connection means for the session.
+pub(super) fn closed_error(closed: ConnectionClosed) -> SessionError {
+    use tandem_proto::wire::flow::CloseCode;
+    match closed.code.and_then(CloseCode::from_code) {
+        Some(CloseCode::Refused(reason)) => SessionError::ClosedAsRefused(reason),
+        _ => SessionError::Closed(closed),
+    }
+}
+
+/// The relay's messages on the control stream.
+pub(super) struct ControlReader {
+    recv: RecvStream,
+}
+
+impl ControlReader {
+    /// The next message of a type this version knows.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: a message may be lost half read.
+    pub(super) async fn next(&mut self) -> Result<ControlMessage, SessionError> {
+        loop {
+            let mut frame = vec![0; FRAME_HEAD];
+            self.read(&mut frame).await?;
+            let head = frame.first_chunk::<FRAME_HEAD>().expect("the buffer has that length");
+            let length = frame_length(head)?;
+            frame.resize(length, 0);
+            self.read(&mut frame[FRAME_HEAD..]).await?;
+            match ControlMessage::decode(&frame)? {
+                Some((ControlMessage::Unknown { frame_type }, _)) => {
+                    tracing::debug!(frame_type, "control message of an unknown type skipped");
+                }
+                Some((message, _)) => return Ok(message),
+                None => return Err(SessionError::ControlEnded),
+            }
+        }
+    }
+
+    async fn read(&mut self, buffer: &mut [u8]) -> Result<(), SessionError> {
+        self.recv.read_exact(buffer).await.map_err(|_| SessionError::ControlEnded)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(reason: RefusedReason) -> SessionError {
+        let text = "see you\u{1b}[2J".to_owned();
+        SessionError::Refused(Refused { reason, versions: VersionRange { min: 7, max: 9 }, relay_time: 0, text })
+    }
+
+    #[test]
+    fn only_a_refusal_of_this_client_ends_the_trying() {
+        for reason in RefusedReason::ALL {
+            let temporary = matches!(reason, RefusedReason::Full | RefusedReason::Other);
+            assert_eq!(refused(reason).is_final(), !temporary);
+            assert_eq!(SessionError::ClosedAsRefused(reason).is_final(), !temporary);
+        }
+        assert!(!SessionError::NoWelcome.is_final());
+    }
+
+    #[test]
+    fn a_refusal_names_clocks_and_versions_and_keeps_the_terminal_clean() {
+        let text = refused(RefusedReason::Expired).to_string();
+        assert!(text.contains("minutes ahead of the relay's") && text.contains("it says: see you[2J"), "{text:?}");
+        let text = refused(RefusedReason::Version).to_string();
+        assert!(text.contains("it speaks versions 7 to 9, this client version 1"), "{text:?}");
+        assert_eq!(clocks(1_000_060, UNIX_EPOCH + Duration::from_secs(1_000_000)), "");
+        let text = clocks(1_000_600, UNIX_EPOCH + Duration::from_secs(1_000_000));
+        assert_eq!(text, " (this device's clock is 10 minutes behind the relay's)");
+    }
+
+    #[tokio::test]
+    async fn addresses_need_no_resolver_and_come_once_each() {
+        let relays = ["192.0.2.1:1", "[2001:db8::1]:2", "192.0.2.1:1"].map(|text| text.parse().unwrap());
+        let found = look_up(&relays).await.unwrap();
+        assert_eq!(found, ["192.0.2.1:1", "[2001:db8::1]:2"].map(|text| text.parse().unwrap()));
+    }
+}
