@@ -1,2 +1,66 @@
-//! Placeholder.
-fn main() {}
+//! `tandem`: the headless client and its owner's tool.
+//!
+//! `pair` keeps a pairing link, `run` is the client itself, and `status`, `paths`, `stats` and `mode` talk to a running
+//! one through its control socket. Output is for people; with `--json` it is the snapshot that every surface shows.
+
+mod args;
+mod link;
+mod print;
+mod run;
+mod show;
+mod shutdown;
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Parser as _;
+use tandem_core::client::control::{self, Request};
+use tracing_subscriber::EnvFilter;
+
+use self::args::{Arguments, Command};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match start(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "tandem: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(arguments: Arguments) -> anyhow::Result<()> {
+    let default = if matches!(arguments.command, Command::Run(_)) { "info" } else { "warn" };
+    let filter = EnvFilter::try_new(arguments.log.as_deref().unwrap_or(default))
+        .context("--log is no filter: write a level (error, warn, info, debug, trace) or target=level,...")?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(false);
+    log.with_writer(io::stderr).with_ansi(io::stderr().is_terminal()).init();
+    let runtime = tokio::runtime::Runtime::new().context("cannot start")?;
+    runtime.block_on(carry_out(arguments))
+}
+
+async fn carry_out(arguments: Arguments) -> anyhow::Result<()> {
+    let control = match arguments.control {
+        Some(path) => path,
+        None => control::default_path()?,
+    };
+    let ask = async |request| control::ask(&control, &request).await;
+    match arguments.command {
+        Command::Pair { link } => link::pair(&link),
+        Command::Run(options) => run::run(*options, &control).await,
+        Command::Mode(mode) => {
+            let mode = mode.mode()?;
+            ask(Request::Mode(mode)).await?;
+            Ok(print::print(&format!("mode is now {mode}\n"))?)
+        }
+        Command::Stop => {
+            ask(Request::Stop).await?;
+            Ok(())
+        }
+        Command::Status(output) => show::show(ask(Request::Status).await?, output, show::status),
+        Command::Paths(output) => show::show(ask(Request::Status).await?, output, show::paths),
+        Command::Stats(output) => show::show(ask(Request::Status).await?, output, show::stats),
+    }
+}

@@ -1,0 +1,125 @@
+//! The command line: flags and their help.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use tandem_core::inbound::Forward;
+use tandem_proto::congestion::Algorithm;
+use tandem_proto::mode::{Mode, Sides};
+
+/// One QUIC connection over several networks at once, behind a local proxy.
+#[derive(Debug, Parser)]
+#[command(name = "tandem", version, propagate_version = true)]
+pub(crate) struct Arguments {
+    /// What to log: a level (error, warn, info, debug, trace) or target=level,... [default: info for run, else warn]
+    #[arg(long, global = true, env = "TANDEM_LOG", value_name = "FILTER")]
+    pub(crate) log: Option<String>,
+    /// The control socket of the running client [default: in the user's runtime directory]
+    #[arg(long, global = true, env = "TANDEM_CONTROL", value_name = "PATH")]
+    pub(crate) control: Option<PathBuf>,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Keep a pairing link in the keychain, or in a private file where there is none.
+    Pair {
+        /// The link (tandem://...), or - to read it from standard input, where no process list shows it.
+        #[arg(value_name = "LINK|-")]
+        link: String,
+    },
+    /// Run the client: a local proxy whose connections travel over all networks to the relay.
+    Run(Box<RunOptions>),
+    /// Show how the running client stands.
+    Status(Output),
+    /// Show the paths of the running client.
+    Paths(Output),
+    /// Show the counters of the running client.
+    Stats(Output),
+    /// Change how the running client uses its paths.
+    Mode(ModeArguments),
+    /// Stop the running client.
+    Stop,
+}
+
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Output {
+    /// Print the whole snapshot as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunOptions {
+    /// The pairing link, or - to read it from standard input. Else it comes from --link-file, the environment's
+    /// TANDEM_LINK, the configuration, or what `tandem pair` has kept.
+    #[arg(long, value_name = "LINK|-", conflicts_with = "link_file")]
+    pub(crate) link: Option<String>,
+    /// A file with the pairing link.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) link_file: Option<PathBuf>,
+    /// Where the SOCKS5 proxy listens [default: 127.0.0.1:1080]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// A network interface to use; may be given several times [default: every way to the internet]
+    #[arg(long = "interface", value_name = "NAME")]
+    pub(crate) interfaces: Vec<String>,
+    /// How to use the networks [default: single]
+    #[arg(long, value_enum)]
+    pub(crate) mode: Option<ModeWord>,
+    /// Whose datagrams are sent twice in bicast mode: client, server or both; alone it means --mode bicast
+    /// [default: both]
+    #[arg(long, value_name = "SIDES")]
+    pub(crate) bicast: Option<Sides>,
+    /// The congestion controller: cubic, newreno or bbr1. With bicast these can be unfair to others who share a network
+    /// with it [default: cubic]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) congestion: Option<Algorithm>,
+    /// Join a local address to one target behind the relay, for example 127.0.0.1:8080=example.org:80; may be given
+    /// several times
+    #[arg(long = "forward", value_name = "LISTEN=TARGET")]
+    pub(crate) forwards: Vec<Forward>,
+    /// A configuration file; flags go before it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ModeArguments {
+    #[arg(value_enum)]
+    mode: ModeWord,
+    /// Whose datagrams are sent twice: client, server or both [default: both]
+    #[arg(value_name = "SIDES")]
+    bicast: Option<Sides>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ModeWord {
+    /// Each datagram travels on the best path; another takes over when that one fails.
+    Single,
+    /// Datagrams travel on every path at once.
+    Bicast,
+}
+
+impl ModeArguments {
+    pub(crate) fn mode(&self) -> anyhow::Result<Mode> {
+        mode(Some(self.mode), self.bicast).map(Option::unwrap_or_default)
+    }
+}
+
+impl RunOptions {
+    pub(crate) fn mode(&self) -> anyhow::Result<Option<Mode>> {
+        mode(self.mode, self.bicast)
+    }
+}
+
+fn mode(word: Option<ModeWord>, sides: Option<Sides>) -> anyhow::Result<Option<Mode>> {
+    match (word, sides) {
+        (None, None) => Ok(None),
+        (Some(ModeWord::Single), None) => Ok(Some(Mode::Single)),
+        (Some(ModeWord::Single), Some(sides)) => anyhow::bail!("{sides} says who bicasts, but the mode is single"),
+        (Some(ModeWord::Bicast) | None, sides) => Ok(Some(Mode::Bicast(sides.unwrap_or_default()))),
+    }
+}

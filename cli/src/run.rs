@@ -1,0 +1,84 @@
+//! `tandem run`: an engine, its control socket, and a stop that drains.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use tandem_core::client::control::ControlServer;
+use tandem_core::client::{DEFAULT_LISTEN, Engine, EngineConfig};
+use tandem_core::config::Config;
+use tandem_core::platform::System;
+use tandem_proto::stats::{SessionState, Snapshot};
+
+use crate::args::RunOptions;
+use crate::link;
+use crate::print::say;
+use crate::shutdown::Signals;
+
+pub(crate) async fn run(options: RunOptions, control: &Path) -> anyhow::Result<()> {
+    // Each flow takes a descriptor, and the usual soft limit is low; the hard one is what the machine allows.
+    let _ = rlimit::increase_nofile_limit(u64::MAX);
+    let mut signals = Signals::new().context("signals cannot be awaited")?;
+    let config = engine_config(options)?;
+    let server = ControlServer::bind(control).await?;
+    let engine = Engine::start(config, Arc::new(System)).await?;
+    let handle = engine.handle();
+    let control = tokio::spawn(server.serve(handle.clone()));
+    if let Some(address) = engine.socks_address() {
+        say(&format!("SOCKS5 proxy on {address}"));
+    }
+
+    let mut snapshots = handle.subscribe();
+    let mut state = None;
+    let refusal = loop {
+        tokio::select! {
+            () = signals.next() => break None,
+            () = handle.stop_requested() => break None,
+            _ = snapshots.changed() => {
+                let snapshot = snapshots.borrow_and_update();
+                if snapshot.state == SessionState::Stopped && snapshot.problem.is_some() {
+                    break snapshot.problem.clone();
+                }
+                if state.replace(snapshot.state) != Some(snapshot.state) {
+                    announce(&snapshot);
+                }
+            }
+        }
+    };
+    tokio::select! {
+        () = engine.stop() => {}
+        () = signals.next() => bail!("stopped before the open connections were done"),
+    }
+    control.abort();
+    match refusal {
+        Some(problem) => bail!(problem),
+        None => Ok(()),
+    }
+}
+
+fn announce(snapshot: &Snapshot) {
+    match snapshot.state {
+        SessionState::Connected => {
+            let interfaces: Vec<_> = snapshot.paths.iter().map(|path| path.interface.as_str()).collect();
+            say(&format!("connected to {} over {}; mode {}", snapshot.relay, interfaces.join(", "), snapshot.mode));
+        }
+        SessionState::Connecting => say(&format!("connecting to {}", snapshot.relay)),
+        SessionState::Stopped => {}
+    }
+}
+
+/// Flags before the configuration file before the defaults.
+fn engine_config(options: RunOptions) -> anyhow::Result<EngineConfig> {
+    let mode = options.mode()?;
+    let file = options.config.as_deref().map(Config::load).transpose()?.unwrap_or_default();
+    let link = link::find(options.link.as_deref(), options.link_file.as_deref(), file.link_file.as_deref())?;
+    let mut config = EngineConfig::new(link);
+    config.listen = Some(options.listen.or(file.listen).unwrap_or(DEFAULT_LISTEN));
+    config.credentials = file.credentials;
+    config.forwards = file.forwards;
+    config.forwards.extend(options.forwards);
+    config.interfaces = if options.interfaces.is_empty() { file.interfaces } else { options.interfaces };
+    config.mode = mode.or(file.mode).unwrap_or_default();
+    config.congestion = options.congestion.or(file.congestion).unwrap_or_default();
+    Ok(config)
+}

@@ -1,0 +1,246 @@
+//! Snapshots in words and tables for people.
+
+use std::fmt::Write as _;
+
+use anyhow::Context as _;
+use tandem_proto::stats::{DirectionStats, PathState, PathStats, SessionState, Snapshot};
+
+use crate::args::Output;
+use crate::print::print;
+
+/// Prints a snapshot as JSON or as `text` words it.
+pub(crate) fn show(
+    snapshot: Option<Snapshot>,
+    output: Output,
+    text: impl Fn(&Snapshot) -> String,
+) -> anyhow::Result<()> {
+    let snapshot = snapshot.context("the engine sent no snapshot: it is of another version")?;
+    let text = if output.json { serde_json::to_string_pretty(&snapshot)? + "\n" } else { text(&snapshot) };
+    Ok(print(&text)?)
+}
+
+/// The session in a few lines, then its paths.
+pub(crate) fn status(snapshot: &Snapshot) -> String {
+    let state = match snapshot.state {
+        SessionState::Connected => format!("connected to {} for {}", snapshot.relay, duration(snapshot.uptime_s)),
+        SessionState::Connecting => format!("connecting to {}", snapshot.relay),
+        SessionState::Stopped => "stopped".to_owned(),
+    };
+    let mut text = format!("{state}\n");
+    if let Some(problem) = &snapshot.problem {
+        let _ = writeln!(text, "problem: {problem}");
+    }
+    let _ = writeln!(text, "mode {}, congestion control {}", snapshot.mode, snapshot.congestion);
+    if snapshot.state == SessionState::Connected {
+        for (name, direction) in [("download", &snapshot.down), ("upload", &snapshot.up)] {
+            let DirectionStats { goodput_mbps, flow_bytes, effective_loss_percent, .. } = direction;
+            let bytes = bytes(*flow_bytes);
+            let _ =
+                writeln!(text, "{name} {goodput_mbps:.1} Mbit/s, {bytes} so far, loss {effective_loss_percent:.2} %");
+        }
+        let _ = writeln!(text, "round trip {:.1} ms", snapshot.srtt_ms);
+    }
+    let _ = writeln!(text, "connections {} open, {} so far", snapshot.flows_open, snapshot.flows_total);
+    if !snapshot.paths.is_empty() {
+        let _ = write!(text, "\n{}", paths(snapshot));
+    }
+    text
+}
+
+/// The paths as a table.
+pub(crate) fn paths(snapshot: &Snapshot) -> String {
+    let mut rows = vec![row([
+        "PATH",
+        "NETWORK",
+        "STATE",
+        "RTT ms",
+        "JITTER ms",
+        "UP Mbit/s",
+        "LOSS %",
+        "DOWN Mbit/s",
+        "LOSS %",
+        "LOCAL",
+        "REMOTE",
+    ])];
+    for path in &snapshot.paths {
+        let number = if path.preferred { format!("{}*", path.id) } else { path.id.to_string() };
+        rows.push(vec![
+            number,
+            path.interface.clone(),
+            state(path.state).to_owned(),
+            path.srtt_ms.map_or_else(|| "-".to_owned(), |rtt| format!("{rtt:.1}")),
+            format!("{:.1}", path.jitter_ms),
+            format!("{:.1}", path.up.rate_mbps),
+            format!("{:.2}", path.up.loss_percent),
+            format!("{:.1}", path.down.rate_mbps),
+            format!("{:.2}", path.down.loss_percent),
+            path.local.clone(),
+            path.remote.clone(),
+        ]);
+    }
+    let mut text = table(&rows);
+    for PathStats { interface, problem, .. } in &snapshot.paths {
+        if let Some(problem) = problem {
+            let _ = writeln!(text, "{interface}: {problem}");
+        }
+    }
+    text
+}
+
+/// The counters of both directions and of every path.
+pub(crate) fn stats(snapshot: &Snapshot) -> String {
+    let mut rows = vec![row(["", "APPLICATION", "DATAGRAMS", "COPIES", "SKIPPED", "ON ALL LINKS", "LOSS %"])];
+    for (name, direction) in [("upload", &snapshot.up), ("download", &snapshot.down)] {
+        rows.push(vec![
+            name.to_owned(),
+            bytes(direction.flow_bytes),
+            direction.datagrams.to_string(),
+            direction.copies.to_string(),
+            direction.copies_skipped.to_string(),
+            bytes(direction.link_bytes),
+            format!("{:.3}", direction.effective_loss_percent),
+        ]);
+    }
+    let mut text = table(&rows);
+    let mut rows =
+        vec![row(["PATH", "NETWORK", "DIRECTION", "DATAGRAMS", "BYTES", "LOSS %", "QUEUE ms", "SEND ERRORS", "MTU"])];
+    for path in &snapshot.paths {
+        for (name, direction) in [("up", &path.up), ("down", &path.down)] {
+            rows.push(vec![
+                path.id.to_string(),
+                path.interface.clone(),
+                name.to_owned(),
+                direction.datagrams.to_string(),
+                bytes(direction.bytes),
+                format!("{:.3}", direction.total_loss_percent),
+                format!("{:.1}", direction.queue_ms),
+                direction.send_errors.to_string(),
+                path.mtu_bytes.to_string(),
+            ]);
+        }
+    }
+    if rows.len() > 1 {
+        let _ = write!(text, "\n{}", table(&rows));
+    }
+    let window = bytes(snapshot.cwnd_bytes);
+    let _ = writeln!(text, "\nround trip {:.1} ms, congestion window (upload) {window}", snapshot.srtt_ms);
+    text
+}
+
+fn state(state: PathState) -> &'static str {
+    match state {
+        PathState::Up => "up",
+        PathState::Joining => "joining",
+        PathState::Down => "down",
+    }
+}
+
+fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
+    cells.map(str::to_owned).to_vec()
+}
+
+/// Columns as wide as their widest cell, two spaces between.
+fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<_> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(&widths) {
+            let _ = write!(line, "{cell:<width$}  ");
+        }
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    text
+}
+
+/// Bytes in the unit in which they have one to three digits before the point.
+fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
+    if count < 1000 {
+        return format!("{count} B");
+    }
+    let mut amount = count as f64 / 1000.0;
+    let mut unit = 0;
+    while amount >= 999.95 && unit + 1 < UNITS.len() {
+        amount /= 1000.0;
+        unit += 1;
+    }
+    format!("{amount:.1} {}", UNITS[unit])
+}
+
+fn duration(seconds: f64) -> String {
+    let seconds = seconds.max(0.0) as u64;
+    match (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60, seconds % 60) {
+        (0, 0, 0, seconds) => format!("{seconds} s"),
+        (0, 0, minutes, seconds) => format!("{minutes} min {seconds} s"),
+        (0, hours, minutes, _) => format!("{hours} h {minutes} min"),
+        (days, hours, ..) => format!("{days} d {hours} h"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tandem_proto::mode::{Mode, Sides};
+
+    use super::*;
+
+    fn snapshot() -> Snapshot {
+        let mut snapshot = Snapshot {
+            state: SessionState::Connected,
+            relay: "relay.example.org:4433".to_owned(),
+            mode: Mode::Bicast(Sides::Both),
+            congestion: "cubic".to_owned(),
+            uptime_s: 3725.0,
+            srtt_ms: 21.04,
+            ..Snapshot::default()
+        };
+        snapshot.down.goodput_mbps = 88.25;
+        snapshot.down.flow_bytes = 1_234_567_890;
+        for (id, interface) in ["wlan0", "wwan0"].into_iter().enumerate() {
+            let path = PathStats { id: id as u8, interface: interface.to_owned(), ..PathStats::default() };
+            snapshot.paths.push(path);
+        }
+        snapshot.paths[0].preferred = true;
+        snapshot.paths[0].state = PathState::Up;
+        snapshot.paths[1].problem = Some("network unreachable".to_owned());
+        snapshot
+    }
+
+    #[test]
+    fn a_status_tells_state_mode_rates_and_paths() {
+        let text = status(&snapshot());
+        assert!(text.starts_with("connected to relay.example.org:4433 for 1 h 2 min\nmode bicast both"), "{text}");
+        assert!(text.contains("download 88.2 Mbit/s, 1.2 GB so far"), "{text}");
+        assert!(text.contains("\n0*    wlan0    up "), "{text}");
+        assert!(text.ends_with("wwan0: network unreachable\n"), "{text}");
+    }
+
+    #[test]
+    fn a_client_that_cannot_connect_says_why() {
+        let problem = Some("the relay cannot be reached: timed out".to_owned());
+        let snapshot = Snapshot { state: SessionState::Connecting, problem, ..snapshot() };
+        let text = status(&snapshot);
+        assert!(text.contains("\nproblem: the relay cannot be reached: timed out\n"), "{text}");
+        assert!(!text.contains("Mbit/s,"), "{text}");
+    }
+
+    #[test]
+    fn columns_line_up() {
+        for text in [paths(&snapshot()), stats(&snapshot())] {
+            let mut lines = text.lines();
+            let place = lines.next().and_then(|head| head.find("DATAGRAMS").or(head.find("NETWORK"))).unwrap();
+            let second = lines.next().unwrap();
+            assert!(second[..place].ends_with("  ") && !second[place..].starts_with(' '), "{text}");
+        }
+    }
+
+    #[test]
+    fn amounts_have_the_unit_that_fits() {
+        let texts = [0, 999, 1000, 999_949, 999_950, 1_500_000_000].map(bytes);
+        assert_eq!(texts, ["0 B", "999 B", "1.0 kB", "999.9 kB", "1.0 MB", "1.5 GB"]);
+        let texts = [0.4, 61.0, 3725.0, 90_000.0].map(duration);
+        assert_eq!(texts, ["0 s", "1 min 1 s", "1 h 2 min", "1 d 1 h"]);
+    }
+}
