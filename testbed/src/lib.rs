@@ -4,11 +4,16 @@
 //! with the link model of `tandem_netem`, faults and attackers. Everything is seeded: the same test takes the same steps
 //! every time.
 
+mod exchange;
 mod identity;
+mod measure;
 mod network;
 mod origins;
+mod scenario;
 pub mod virtual_time;
 
 pub use identity::Identity;
-pub use network::{Hostility, Line, SendFault, VirtualNetwork, VirtualSocket};
+pub use measure::{Amount, Download, Interrupted, Latencies, Pings, download};
+pub use network::{Hostility, Line, SendFault, Vantage, VirtualNetwork, VirtualSocket};
 pub use origins::Origins;
+pub use scenario::{Bed, Measured, PathLinks, RELAY, Scenario};

@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::virtual_time::{advance_to, tick_after, tick_at_or_before, when_idle};
-pub use hostile::Hostility;
+pub use hostile::{Hostility, Vantage};
 pub use line::Line;
 use line::LineState;
 pub use socket::{SendFault, VirtualSocket};

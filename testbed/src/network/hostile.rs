@@ -1,6 +1,6 @@
 //! Someone on the wire who sends what they like: garbage, replays, forgeries.
 //!
-//! The attacker sees every datagram that enters one direction of a line and sends at a steady rate, in turn: random bytes
+//! The attacker sees every datagram of one direction of a line and sends at a steady rate, in turn: random bytes
 //! (half of them the length of a datagram just seen), an exact replay, and a datagram just seen with some bytes changed,
 //! most often near its end or its beginning, where numbers, tags and headers are.
 
@@ -23,12 +23,24 @@ const LONGEST_GARBAGE: usize = 1_500;
 pub struct Hostility {
     /// Time between two datagrams of the attacker; 120 µs is about 100 Mbit/s of full ones.
     pub interval: Duration,
+    /// Where the attacker listens.
+    pub vantage: Vantage,
     /// Where the attacker's chance comes from.
     pub seed: u64,
 }
 
+/// Where on a line an attacker listens. What the attacker sends always arrives at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vantage {
+    /// Where datagrams enter: replays and forgeries overtake what they were made from.
+    Entrance,
+    /// Where datagrams leave: replays and forgeries come after what they were made from.
+    Exit,
+}
+
 #[derive(Debug)]
 pub(super) struct Attacker {
+    pub(super) vantage: Vantage,
     interval: Duration,
     chance: Pcg64,
     seen: VecDeque<Bytes>,
@@ -40,7 +52,8 @@ impl Attacker {
     pub(super) fn new(hostility: Hostility, now: Instant) -> Self {
         // No interval would be an endless number at one instant.
         let interval = hostility.interval.max(Duration::from_micros(1));
-        Self { interval, chance: Pcg64::seed_from_u64(hostility.seed), seen: VecDeque::new(), next: now, sent: 0 }
+        let chance = Pcg64::seed_from_u64(hostility.seed);
+        Self { vantage: hostility.vantage, interval, chance, seen: VecDeque::new(), next: now, sent: 0 }
     }
 
     /// Remembers a datagram.
@@ -115,7 +128,8 @@ mod tests {
     use super::*;
 
     fn attacker(seed: u64) -> Attacker {
-        Attacker::new(Hostility { interval: Duration::from_micros(100), seed }, Instant::now())
+        let hostility = Hostility { interval: Duration::from_micros(100), vantage: Vantage::Exit, seed };
+        Attacker::new(hostility, Instant::now())
     }
 
     #[test]

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tandem_netem::{ConfigError, Counters, Direction, Link, LinkConfig};
 use tokio::time::Instant;
 
-use super::hostile::{Attacker, Hostility};
+use super::hostile::{Attacker, Hostility, Vantage};
 use super::{Datagram, Shared};
 
 /// A line of a [`VirtualNetwork`](super::VirtualNetwork): a handle to watch and change it.
@@ -95,7 +95,7 @@ impl Line {
         self.change(direction, |link, now| link.set_delay(now, delay))
     }
 
-    /// Sets an attacker on one direction, who sees all that enters it, or takes the one there away.
+    /// Sets an attacker on one direction, or takes the one there away.
     ///
     /// What the attacker sends arrives at the far end at once, takes nothing of the line's rate and bears the address of
     /// the line's other end: the worst that someone on the wire can do short of dropping.
@@ -179,9 +179,7 @@ impl LineState {
     /// Puts a datagram on the line; says when the line wants to be looked at next.
     pub(super) fn enqueue(&mut self, now: Instant, direction: Direction, datagram: Datagram) -> Option<Instant> {
         let way = self.way(direction);
-        if let Some(attacker) = &mut way.attacker {
-            attacker.see(&datagram.contents);
-        }
+        way.overhear(Vantage::Entrance, &datagram);
         way.link.enqueue(now.into_std(), datagram);
         way.poll_timeout()
     }
@@ -189,9 +187,11 @@ impl LineState {
     /// The next datagram that has arrived, with the address of the socket that gets it.
     pub(super) fn poll(&mut self, now: Instant) -> Option<(SocketAddr, Datagram)> {
         if let Some(datagram) = self.up.link.poll(now.into_std()) {
+            self.up.overhear(Vantage::Exit, &datagram);
             return Some((self.pairs[datagram.pair].relay, datagram));
         }
         while let Some(datagram) = self.down.link.poll(now.into_std()) {
+            self.down.overhear(Vantage::Exit, &datagram);
             let pair = &self.pairs[datagram.pair];
             if datagram.destination == pair.public {
                 return Some((pair.client, datagram));
@@ -215,6 +215,12 @@ fn forged(source: SocketAddr, destination: SocketAddr, contents: Bytes) -> Datag
 }
 
 impl Way {
+    fn overhear(&mut self, vantage: Vantage, datagram: &Datagram) {
+        if let Some(attacker) = self.attacker.as_mut().filter(|attacker| attacker.vantage == vantage) {
+            attacker.see(&datagram.contents);
+        }
+    }
+
     fn forgery(&mut self, now: Instant) -> Option<Bytes> {
         self.attacker.as_mut()?.poll(now)
     }

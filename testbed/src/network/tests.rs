@@ -254,7 +254,9 @@ fn an_attacker_on_the_wire_adds_datagrams_under_the_line_s_address() {
         let network = VirtualNetwork::new();
         let (client_socket, relay_socket) = (network.socket(client()), network.socket(relay()));
         let line = network.line(client(), relay(), delay(MILLISECOND), delay(MILLISECOND)).unwrap();
-        line.set_hostility(Direction::Down, Some(Hostility { interval: Duration::from_micros(120), seed: 1 }));
+        let interval = Duration::from_micros(120);
+        let hostility = Hostility { interval, vantage: Vantage::Entrance, seed: 1 };
+        line.set_hostility(Direction::Down, Some(hostility));
         send(&relay_socket, client(), b"true", None).unwrap();
         let mut genuine = 0;
         let end = tokio::time::Instant::now() + 10 * MILLISECOND;

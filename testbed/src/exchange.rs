@@ -1,0 +1,109 @@
+//! What the two ends of a bed say to each other on the transport's streams: bulk data and echoes.
+//!
+//! The flow protocol, tokens and origins are left out, so that what is measured is the transport. A stream begins with a
+//! request of nine bytes, a kind and a count; a bulk answer is that many bytes, an echo answers each [`PING_BYTES`] with
+//! the same bytes until the asker finishes.
+
+use bytes::Bytes;
+use tandem_core::dial::FlowSend as _;
+use tandem_core::transport::{Connection, Stream};
+use tokio::task::JoinSet;
+
+/// Bytes of a small request and of its answer.
+pub(crate) const PING_BYTES: usize = 64;
+
+/// Bytes that a bulk answer hands to the transport at a time.
+const CHUNK: usize = 64 * 1024;
+
+const REQUEST_BYTES: usize = 9;
+const BULK: u8 = 1;
+const ECHO: u8 = 2;
+
+/// What an asker wants on a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    /// That many bytes.
+    Bulk(u64),
+    /// Every small request back.
+    Echo,
+}
+
+impl Request {
+    pub(crate) fn encode(self) -> [u8; REQUEST_BYTES] {
+        let (kind, count) = match self {
+            Request::Bulk(bytes) => (BULK, bytes),
+            Request::Echo => (ECHO, 0),
+        };
+        let mut request = [kind; REQUEST_BYTES];
+        request[1..].copy_from_slice(&count.to_be_bytes());
+        request
+    }
+
+    fn decode(request: [u8; REQUEST_BYTES]) -> Option<Self> {
+        let [kind, count @ ..] = request;
+        match kind {
+            BULK => Some(Request::Bulk(u64::from_be_bytes(count))),
+            ECHO => Some(Request::Echo),
+            _ => None,
+        }
+    }
+}
+
+/// Answers on every stream that the other end opens, until the connection ends.
+pub(crate) async fn serve(connection: Connection) {
+    let mut answers = JoinSet::new();
+    while let Ok(stream) = connection.accept_stream().await {
+        answers.spawn(answer(stream));
+        // Those that are done must not pile up.
+        while answers.try_join_next().is_some() {}
+    }
+}
+
+/// Answers on one stream; an asker who goes away ends it.
+async fn answer(mut stream: Stream) {
+    let mut request = [0; REQUEST_BYTES];
+    if stream.recv.read_exact(&mut request).await.is_err() {
+        return;
+    }
+    match Request::decode(request) {
+        Some(Request::Bulk(bytes)) => send_bulk(stream, bytes).await,
+        Some(Request::Echo) => echo(stream).await,
+        None => stream.send.reset(),
+    }
+}
+
+async fn send_bulk(mut stream: Stream, bytes: u64) {
+    let chunk = Bytes::from_static(&[0x5a; CHUNK]);
+    let mut left = bytes;
+    while left > 0 {
+        let part = usize::try_from(left).unwrap_or(usize::MAX).min(CHUNK);
+        if stream.send.write_all(&chunk[..part]).await.is_err() {
+            return;
+        }
+        left -= part as u64;
+    }
+    stream.send.finish();
+}
+
+async fn echo(mut stream: Stream) {
+    let mut ping = [0; PING_BYTES];
+    while stream.recv.read_exact(&mut ping).await.is_ok() {
+        if stream.send.write_all(&ping).await.is_err() {
+            return;
+        }
+    }
+    stream.send.finish();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_survive_the_wire_and_nonsense_is_none() {
+        for request in [Request::Bulk(0), Request::Bulk(u64::MAX), Request::Echo] {
+            assert_eq!(Request::decode(request.encode()), Some(request));
+        }
+        assert_eq!(Request::decode([0xff; REQUEST_BYTES]), None);
+    }
+}
