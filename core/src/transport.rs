@@ -21,6 +21,7 @@ mod tls;
 pub use client::{Client, ConnectConfig, ConnectError};
 pub use connection::{Connection, ConnectionClosed, ConnectionStats, PathId, PathSpec};
 pub use relay::{BindError, RelayEndpoint, RelayEndpointConfig};
+pub use settings::STREAMS;
 pub use socket::{PathSocket, UdpPathSocket};
 pub use stream::{RecvStream, SendStream, Stream};
 pub use tls::{IdentityError, SpkiPin, spki_pin};

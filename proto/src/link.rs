@@ -58,6 +58,8 @@ pub struct Link {
     /// How the relay's datagrams are to travel, and how often the client changed its mind.
     wish: (u32, Copying),
     paths: Vec<Path>,
+    /// Client: the number to try first for a new path.
+    next_path: u8,
     /// Relay: addresses that took part in the handshake, until paths are joined.
     handshake: Vec<HandshakeAddress>,
     /// Relay: an address that asks to become a path, one per path number.
@@ -181,6 +183,7 @@ impl Link {
             copying,
             wish: (0, config.mode.download()),
             paths: Vec::with_capacity(2),
+            next_path: 0,
             handshake: Vec::new(),
             candidates: Vec::new(),
             early: Vec::new(),
@@ -210,7 +213,11 @@ impl Link {
 
     /// Adds a path of the client: it carries the handshake at once, or asks to join. `None` if there are [`MAX_PATHS`].
     pub fn add_path(&mut self, address: PathAddress, now: Instant) -> Option<PathId> {
-        let id = (0..MAX_PATHS as u8).map(PathId).find(|id| self.path(*id).is_none())?;
+        // Numbers are used again as late as can be: the relay may not have heard yet that a path is gone.
+        let most = MAX_PATHS as u8;
+        let next = (0..most).map(|step| PathId((self.next_path + step) % most));
+        let id = next.into_iter().find(|id| self.path(*id).is_none())?;
+        self.next_path = (id.0 + 1) % most;
         let at = self.paths.partition_point(|path| path.id < id);
         self.paths.insert(at, Path::new(id, address));
         self.wake = true;

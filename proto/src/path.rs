@@ -27,6 +27,12 @@ pub const PING_INTERVAL: Duration = Duration::from_millis(100);
 /// How often an idle path is pinged by the client: NATs forget UDP after 30 s.
 pub const IDLE_PING_INTERVAL: Duration = Duration::from_secs(15);
 
+/// A client asks again this soon, [`EAGER_TRIES`] times: over a path that loses two of five, joining takes many tries.
+const EAGER_RETRY: Duration = Duration::from_millis(25);
+
+/// Tries before the wait between two begins to grow.
+const EAGER_TRIES: u32 = 40;
+
 /// Longest wait between two tries to bring a path up.
 const LONGEST_RETRY: Duration = Duration::from_secs(2);
 
@@ -58,7 +64,8 @@ pub(crate) struct Path {
     /// The first ping that nothing answers yet: when, and its clock.
     unanswered: Option<(Instant, u32)>,
     last_ping: Option<Instant>,
-    retry: Duration,
+    /// Tries to bring the path up since it was last up.
+    tries: u32,
     /// Until when the socket's last error keeps traffic away.
     pub(crate) failing_until: Option<Instant>,
     last_echo: Option<u32>,
@@ -77,7 +84,7 @@ impl Path {
             departures: Departures::new(),
             unanswered: None,
             last_ping: None,
-            retry: Duration::from_millis(50),
+            tries: 0,
             failing_until: None,
             last_echo: None,
         }
@@ -118,7 +125,7 @@ impl Path {
         self.state = PathState::Up;
         self.problem = None;
         self.unanswered = None;
-        self.retry = Duration::from_millis(50);
+        self.tries = 0;
         self.mtu.start(now);
     }
 
@@ -141,7 +148,7 @@ impl Path {
         self.unanswered.get_or_insert((now, clock));
         self.last_ping = Some(now);
         if self.state != PathState::Up {
-            self.retry = (self.retry * 2).min(LONGEST_RETRY);
+            self.tries += 1;
         }
     }
 
@@ -161,7 +168,10 @@ impl Path {
                 (self.rtt.or_assumed() / 2).clamp(Duration::from_millis(20), PING_INTERVAL)
             }
             PathState::Up => PING_INTERVAL.max(self.rtt.or_assumed().min(IDLE_PING_INTERVAL) / 4),
-            PathState::Joining | PathState::Down if is_client => self.retry,
+            PathState::Joining | PathState::Down if is_client => {
+                let doublings = self.tries.saturating_sub(EAGER_TRIES).min(8);
+                (EAGER_RETRY * (1 << doublings)).min(LONGEST_RETRY)
+            }
             PathState::Joining | PathState::Down => {
                 if !active {
                     return None;
@@ -178,12 +188,20 @@ impl Path {
         Some(since + self.silence_limit())
     }
 
-    /// Moves the path to another address: what was known of the old one is forgotten, the counters stay.
-    pub(crate) fn move_to(&mut self, address: PathAddress) {
+    /// Moves the path to another address: behind a NAT, or on another network under the same number. What was measured is
+    /// kept, except where it cannot hold; the far side's counters may have started anew.
+    pub(crate) fn move_to(&mut self, address: PathAddress, now: Instant) {
+        let family = |address: PathAddress| address.remote.ip().to_canonical().is_ipv4();
+        if family(self.address) != family(address) {
+            self.mtu = MtuSearch::new(address.remote);
+        }
         self.address = address;
-        self.mtu = MtuSearch::new(address.remote);
+        self.departures.on_reset();
         self.unanswered = None;
         self.failing_until = None;
+        if self.state == PathState::Up {
+            self.mtu.start(now);
+        }
     }
 }
 

@@ -36,7 +36,11 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { sessions: 1000, flows_per_session: 4096, drain: Duration::from_secs(10) }
+        Limits {
+            sessions: 1000,
+            flows_per_session: tandem_core::transport::STREAMS as usize,
+            drain: Duration::from_secs(10),
+        }
     }
 }
 

@@ -102,7 +102,7 @@ impl Client {
         let mut client = quinn::ClientConfig::new(tls::client_config(config.pins)?);
         client.transport_config(settings::transport(Role::Client, &congestion, seed));
         let endpoint = Endpoint::new_with_abstract_socket(
-            settings::endpoint(config.seed),
+            settings::endpoint(config.seed, None),
             None,
             Arc::clone(&socket) as Arc<dyn quinn::AsyncUdpSocket>,
             Arc::new(TokioRuntime),

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use quinn::crypto::rustls::QuicServerConfig;
 use quinn::{Endpoint, Incoming, ServerConfig, TokioRuntime, VarInt};
 use tandem_proto::keys::Role;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 use super::bicast::BicastSocket;
 use super::connection::Connection;
@@ -16,6 +16,12 @@ use super::{seed_number, settings};
 
 /// Sessions whose handshake is done but which nobody has accepted yet.
 const BACKLOG: usize = 64;
+
+/// Handshakes that may be under way at once; more are refused.
+const MOST_HANDSHAKES: usize = 1_024;
+
+/// Above so many, a client must first prove its address: it gets Retry only (RFC 9000, section 8.1.2).
+const RETRY_ABOVE: usize = 64;
 
 /// The relay's identity and settings.
 #[derive(Clone)]
@@ -59,13 +65,14 @@ impl RelayEndpoint {
     /// # Errors
     /// See [`BindError`].
     pub fn bind(config: RelayEndpointConfig, sockets: Vec<Arc<dyn PathSocket>>) -> Result<Self, BindError> {
+        let endpoint_config = settings::endpoint(config.seed, Some(&config.key_pkcs8_der));
         let crypto = tls::server_config(config.cert_der, config.key_pkcs8_der)?;
         let seed = seed_number(config.seed);
         let socket = BicastSocket::new(Role::Relay, sockets, seed);
         // Never used: each connection is accepted with a configuration of its own.
         let first = server_config(&crypto);
         let endpoint = Endpoint::new_with_abstract_socket(
-            settings::endpoint(config.seed),
+            endpoint_config,
             Some(first),
             Arc::clone(&socket) as Arc<dyn quinn::AsyncUdpSocket>,
             Arc::new(TokioRuntime),
@@ -107,11 +114,24 @@ async fn accept_all(
     seed: u64,
     ready: mpsc::Sender<Connection>,
 ) {
+    let handshakes = Arc::new(Semaphore::new(MOST_HANDSHAKES));
     while let Some(incoming) = endpoint.accept().await {
+        let unproved = !incoming.remote_address_validated() && incoming.may_retry();
+        if unproved && handshakes.available_permits() <= MOST_HANDSHAKES - RETRY_ABOVE {
+            // Costs nothing but one packet, and an address that was made up does not answer it.
+            let _ = incoming.retry();
+            continue;
+        }
+        let Ok(permit) = Arc::clone(&handshakes).try_acquire_owned() else {
+            incoming.refuse();
+            continue;
+        };
         let (endpoint, socket, crypto, ready) =
             (endpoint.clone(), Arc::clone(&socket), Arc::clone(&crypto), ready.clone());
         tokio::spawn(async move {
-            if let Some(connection) = handshake(incoming, endpoint, socket, &crypto, seed).await {
+            let connection = handshake(incoming, endpoint, socket, &crypto, seed).await;
+            drop(permit);
+            if let Some(connection) = connection {
                 // Nobody accepts any more: the endpoint is going away.
                 let _ = ready.send(connection).await;
             }
@@ -137,6 +157,7 @@ async fn handshake(
         Ok(quic) => Some(Connection::establish(quic, socket, session, Role::Relay, endpoint)),
         Err(error) => {
             tracing::debug!(session = session.number, %error, "handshake failed");
+            socket.remove_session(&session);
             None
         }
     }

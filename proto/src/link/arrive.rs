@@ -54,8 +54,9 @@ impl Link {
             return;
         };
         let Some(keys) = &self.keys else {
-            // The far side finished the handshake first. QUIC judges the datagram; the header is not believed.
-            if self.knows(from) {
+            // The far side finished the handshake first, or this relay was restarted and QUIC answers with a stateless
+            // reset. The header is not believed.
+            if self.meet(from, payload.len()) {
                 out.deliver(body, ecn);
             }
             return;
@@ -94,16 +95,7 @@ impl Link {
     }
 
     fn handle_plain(&mut self, from: PathAddress, payload: &[u8], ecn: u8, now: Instant, out: &mut impl Deliver) {
-        if self.role == Role::Relay && self.paths.is_empty() {
-            let received = payload.len() as u64;
-            if let Some(peer) = self.handshake.iter_mut().find(|peer| peer.address == from) {
-                peer.received += received;
-            } else if self.handshake.len() < MAX_PATHS {
-                self.handshake.push(HandshakeAddress { address: from, received, sent: 0 });
-            } else {
-                return;
-            }
-        } else if !self.knows(from) {
+        if !self.meet(from, payload.len()) {
             self.counters.forged += 1;
             return;
         }
@@ -123,6 +115,23 @@ impl Link {
         let enough = self.plain_allowance >= 1.0;
         self.plain_allowance -= f64::from(u8::from(enough));
         enough
+    }
+
+    /// Whether datagrams without proof may come from this address; until paths are joined, the relay notes new ones.
+    fn meet(&mut self, from: PathAddress, len: usize) -> bool {
+        if self.role == Role::Client || !self.paths.is_empty() {
+            return self.knows(from);
+        }
+        let received = len as u64;
+        if let Some(peer) = self.handshake.iter_mut().find(|peer| peer.address == from) {
+            peer.received += received;
+            return true;
+        }
+        let room = self.handshake.len() < MAX_PATHS;
+        if room {
+            self.handshake.push(HandshakeAddress { address: from, received, sent: 0 });
+        }
+        room
     }
 
     pub(super) fn knows(&self, from: PathAddress) -> bool {

@@ -212,7 +212,6 @@ impl Link {
         match self.role {
             Role::Client => {
                 if self.index_at(from).is_some_and(|index| self.paths[index].id == message.path) {
-                    self.framing = true;
                     self.handle_message(message, now);
                 } else {
                     self.counters.forged += 1;
@@ -249,7 +248,10 @@ impl Link {
                 }
                 // Answers count from strangers only, `Joined` below.
                 Frame::Answer(_) => answer.push(Frame::Joined),
-                Frame::Joined if self.role == Role::Client => self.come_up(id, now),
+                Frame::Joined if self.role == Role::Client => {
+                    self.framing = true;
+                    self.come_up(id, now);
+                }
                 Frame::Joined => {}
                 Frame::Leave(gone) if self.role == Role::Relay && gone != id => self.forget(gone),
                 Frame::Leave(_) => {}
@@ -261,7 +263,7 @@ impl Link {
                 Frame::MtuProbe(size) => answer.push(Frame::MtuAck(size)),
                 Frame::MtuAck(size) => {
                     if let Some(path) = self.path_mut(id) {
-                        path.mtu.on_ack(size);
+                        path.mtu.on_ack(size, now);
                     }
                 }
             }
@@ -314,8 +316,8 @@ impl Link {
         self.handshake.clear();
         match self.path_mut(id) {
             Some(path) => {
-                let old = std::mem::replace(&mut path.address, address);
-                path.move_to(address);
+                let old = path.address;
+                path.move_to(address, now);
                 self.events.push_back(LinkEvent::AddressRemoved(old));
             }
             None => {
@@ -381,7 +383,7 @@ impl Link {
             path.departures.judged_to += 1;
             if let Some(entry) = self.log.judge(id, number, arrived) {
                 path.departures.judge(!arrived);
-                if !arrived && is_reference {
+                if !arrived && is_reference && entry.is_copied() {
                     self.events.push_back(LinkEvent::ReferenceLoss {
                         bytes: entry.size,
                         sent_at: entry.sent_at,

@@ -5,11 +5,14 @@ use std::time::Instant;
 use super::{AMPLIFICATION, Link};
 use crate::keys::Role;
 use crate::mode::Copying;
-use crate::path::PathAddress;
+use crate::path::{Path, PathAddress};
 use crate::schedule::{self, PathSet};
 use crate::stats::PathState;
 use crate::wire::control::{MAX_PATHS, PathId};
 use crate::wire::header::{HEADER_LEN, Header, HoldClass};
+
+/// What every path carries, over either address family, in bytes of UDP payload (RFC 8200, section 5).
+const LARGEST_PLAIN: usize = 1_280 - 48;
 
 /// The paths of one departure, the preferred one first.
 #[derive(Debug, Clone, Copy, Default)]
@@ -75,15 +78,20 @@ impl Link {
             bytes: contents.len() as u64,
         };
         if !self.framing || self.keys.is_none() {
+            // No path's MTU is known yet, and headers may be agreed on while QUIC's own search goes on.
+            if segment_size.min(contents.len()) + HEADER_LEN > LARGEST_PLAIN {
+                self.counters.oversized += 1;
+                return departure;
+            }
             departure.targets = self.plain_targets(contents.len() as u64);
             out.extend_from_slice(contents);
             return departure;
         }
         self.touch(now);
-        let (targets, set) = self.targets(now);
         let size = segment_size.min(contents.len()) + HEADER_LEN;
-        let narrowest = self.paths.iter().filter(|path| set.contains(path.id) || path.usable(now));
-        if narrowest.map(|path| usize::from(path.mtu.known())).min().is_some_and(|mtu| size > mtu) {
+        let (targets, set) = self.targets(size, now);
+        let too_narrow = |path: &Path| path.mtu.is_settled() && size > usize::from(path.mtu.known());
+        if targets.is_empty() || self.paths.iter().any(|path| path.usable(now) && too_narrow(path)) {
             self.counters.oversized += 1;
             return departure;
         }
@@ -139,14 +147,17 @@ impl Link {
         }
     }
 
-    fn targets(&mut self, now: Instant) -> (Targets, PathSet) {
-        let usable = self.paths.iter().filter(|path| path.usable(now));
+    /// The paths for datagrams of `size` bytes. A path that joined just now and does not know its MTU yet gets none that may
+    /// be too large, so that it does not keep them from the others.
+    fn targets(&mut self, size: usize, now: Instant) -> (Targets, PathSet) {
+        let fits = |path: &&Path| size <= usize::from(path.mtu.known());
+        let usable = self.paths.iter().filter(|path| path.usable(now)).filter(fits);
         let candidates = usable.map(|path| schedule::Candidate { path: path.id, min_rtt: path.rtt.min() });
         let mut targets = Targets::default();
         let Some((preferred, set)) = self.scheduler.choose(self.copying, candidates) else {
             // No path is known to work: any may be the first that does again.
             let mut set = PathSet::default();
-            for path in &self.paths {
+            for path in self.paths.iter().filter(fits) {
                 targets.push(path.id, path.address);
                 set.insert(path.id);
             }

@@ -16,7 +16,7 @@ pub(crate) struct ReplayWindow {
 impl ReplayWindow {
     /// Whether `counter` is new; it is not from then on.
     pub(crate) fn accept(&mut self, counter: u64) -> bool {
-        if counter == u64::MAX || counter + WINDOW < self.top {
+        if counter == u64::MAX || counter.saturating_add(WINDOW) < self.top {
             return false;
         }
         if counter >= self.top {

@@ -26,6 +26,13 @@ pub(crate) struct Entry {
     pub(crate) queued: PathSet,
 }
 
+impl Entry {
+    /// Whether it went over more than one path: QUIC may not see its loss on one.
+    pub(crate) fn is_copied(&self) -> bool {
+        self.paths.len() > 1
+    }
+}
+
 /// The log of one direction.
 #[derive(Debug, Default)]
 pub(crate) struct SentLog {

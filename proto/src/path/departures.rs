@@ -101,6 +101,14 @@ impl Departures {
         true
     }
 
+    /// The far side may have begun to count anew: the next report is a first one.
+    pub(crate) fn on_reset(&mut self) {
+        self.last = None;
+        self.rate_from = None;
+        self.mean = None;
+        self.base = RecentMax::new(BASE_SPAN);
+    }
+
     /// Counts one datagram as arrived or lost.
     pub(crate) fn judge(&mut self, lost: bool) {
         self.judged += 1;

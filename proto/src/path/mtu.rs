@@ -26,18 +26,25 @@ pub(crate) struct MtuSearch {
     candidate: usize,
     tries: u32,
     next_at: Option<Instant>,
+    /// The first search has come to an end: what is known is what passes.
+    settled: bool,
 }
 
 impl MtuSearch {
     /// A search towards `remote`, whose address family decides the headers' length.
     pub(crate) fn new(remote: SocketAddr) -> Self {
         let headers = if remote.ip().to_canonical().is_ipv4() { 28 } else { 48 };
-        Self { headers, known: BASE_LINK_MTU - headers, candidate: 0, tries: 0, next_at: None }
+        Self { headers, known: BASE_LINK_MTU - headers, candidate: 0, tries: 0, next_at: None, settled: false }
     }
 
     /// Largest UDP payload that is known to pass, in bytes.
     pub(crate) fn known(&self) -> u16 {
         self.known
+    }
+
+    /// Whether a datagram larger than [`Self::known`] would be lost, rather than not be known to pass yet.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.settled
     }
 
     /// Starts the search, once the path is up.
@@ -63,6 +70,7 @@ impl MtuSearch {
         if size <= self.known {
             self.candidate = 0;
             self.tries = 0;
+            self.settled = true;
             self.next_at = Some(now + SEARCH_AGAIN);
             return None;
         }
@@ -72,12 +80,15 @@ impl MtuSearch {
     }
 
     /// A probe of this size arrived.
-    pub(crate) fn on_ack(&mut self, size: u16) {
+    pub(crate) fn on_ack(&mut self, size: u16, now: Instant) {
         let candidate = LINK_MTUS.get(self.candidate).map_or(0, |mtu| mtu - self.headers);
         if size > self.known && LINK_MTUS.iter().any(|mtu| mtu - self.headers == size) {
             self.known = size;
             if size >= candidate {
-                self.next_at = None;
+                // Nothing larger exists than the first candidate; else a wider network may take this one's place.
+                let largest = self.candidate == 0;
+                (self.candidate, self.tries, self.settled) = (0, 0, true);
+                self.next_at = (!largest).then_some(now + SEARCH_AGAIN);
             }
         }
     }
@@ -91,12 +102,12 @@ mod tests {
     fn search(mtu: &mut MtuSearch, limit: u16) -> u32 {
         let (mut now, mut probes) = (crate::testing::start(), 0);
         mtu.start(now);
-        while let Some(at) = mtu.poll_timeout().filter(|at| *at < now + SEARCH_AGAIN) {
+        while let Some(at) = mtu.poll_timeout().filter(|at| !mtu.is_settled() || *at < now + SEARCH_AGAIN) {
             now = at;
             if let Some(size) = mtu.poll(Duration::from_millis(50), now) {
                 probes += 1;
                 if size <= limit {
-                    mtu.on_ack(size);
+                    mtu.on_ack(size, now);
                 }
             }
         }
@@ -114,6 +125,7 @@ mod tests {
     fn a_narrow_path_is_found_from_above() {
         let mut mtu = MtuSearch::new("[2001:db8::1]:1".parse().expect("an address"));
         search(&mut mtu, 1_380 - 48);
-        assert_eq!(mtu.known(), 1_332);
+        assert_eq!((mtu.known(), mtu.is_settled()), (1_332, true));
+        assert!(mtu.poll_timeout().is_some(), "a wider network may come");
     }
 }
