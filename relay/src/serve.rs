@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tandem_core::transport::{BindError, PathSocket, RelayEndpoint, RelayEndpointConfig};
+use tandem_core::transport::{BindError, PathSocket, RelayEndpoint, RelayEndpointConfig, STREAMS};
 use tandem_proto::wire::flow::{CloseCode, RefusedReason};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -36,11 +36,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits {
-            sessions: 1000,
-            flows_per_session: tandem_core::transport::STREAMS as usize,
-            drain: Duration::from_secs(10),
-        }
+        Limits { sessions: 1000, flows_per_session: STREAMS, drain: Duration::from_secs(10) }
     }
 }
 
