@@ -14,6 +14,7 @@ pub mod control;
 mod dial;
 mod engine;
 mod handshake;
+mod maker;
 mod networks;
 mod session;
 

@@ -28,8 +28,11 @@ impl Dial for SessionDial {
         Box::pin(async move {
             let mut request = Vec::new();
             encode_request(&target, &mut request).map_err(|_| OpenError::Internal)?;
-            let stream = self.stream().await?;
-            ask(stream, &request).await
+            // A session that ends before the answer has opened nothing that anyone has used: the next one is asked.
+            match ask(self.stream().await?, &request).await {
+                Err(DialError::NotConnected) => ask(self.stream().await?, &request).await,
+                done => done,
+            }
         })
     }
 }

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::DEFAULT_LISTEN;
 use super::dial::SessionDial;
+use super::maker::Maker;
 use super::networks::Networks;
 use super::session::{Phase, Session};
 use crate::dial::Dial;
@@ -132,14 +133,10 @@ impl Engine {
             stop_requested: CancellationToken::new(),
         });
         let (stop_inbounds, stop_session) = (CancellationToken::new(), CancellationToken::new());
-        let session = Session {
-            networks: Networks::new(platform, config.interfaces.clone()),
-            config,
-            phase: phase_sender,
-            mode: mode.subscribe(),
-            stop: stop_session.clone(),
-            remotes: Vec::new(),
-        };
+        let networks = Networks::new(platform, config.interfaces.clone());
+        let watch = networks.watch();
+        let maker = Arc::new(Maker::new(config, networks, mode.subscribe()));
+        let session = Session { maker, watch, phase: phase_sender, mode: mode.subscribe(), stop: stop_session.clone() };
         let session = tokio::spawn(session.run());
         let dial: Arc<dyn Dial> = Arc::new(SessionDial { phase });
         let mut inbounds = JoinSet::new();

@@ -21,6 +21,8 @@ const LOOKUP_LIMIT: Duration = Duration::from_secs(5);
 /// How long the relay may take to answer a Hello.
 const WELCOME_LIMIT: Duration = Duration::from_secs(10);
 
+/// How soon the end of a connection follows that of its control stream.
+const CLOSE_FOLLOWS: Duration = Duration::from_secs(1);
 /// Clocks that differ by less are not worth a word.
 const CLOCKS_AGREE: Duration = Duration::from_secs(120);
 
@@ -166,12 +168,16 @@ pub(super) async fn say_hello(
     };
     match timeout(WELCOME_LIMIT, exchange).await {
         Err(_) => Err(SessionError::NoWelcome),
-        // The relay's reason for closing tells more than a stream that broke.
-        Ok(Err(SessionError::ControlEnded)) => match timeout(Duration::from_secs(1), connection.closed()).await {
-            Ok(closed) => Err(closed_error(closed)),
-            Err(_) => Err(SessionError::ControlEnded),
-        },
+        Ok(Err(error)) => Err(better_reason(error, connection).await),
         Ok(done) => done,
+    }
+}
+
+/// The relay's reason for closing, if the control stream ended because of that: it tells more.
+pub(super) async fn better_reason(error: SessionError, connection: &Connection) -> SessionError {
+    match (error, timeout(CLOSE_FOLLOWS, connection.closed())) {
+        (SessionError::ControlEnded, closed) => closed.await.map_or(SessionError::ControlEnded, closed_error),
+        (error, _) => error,
     }
 }
 

@@ -19,10 +19,14 @@ const CALM: Duration = Duration::from_millis(200);
 /// How often to look where changes cannot be watched, and for a network whose socket could not be opened.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
-/// The machine's networks as the session sees them.
+/// The machine's networks, as far as the session may use them.
 pub(super) struct Networks {
     platform: Arc<dyn Platform>,
     names: Vec<String>,
+}
+
+/// Tells when it is time to look at the networks again.
+pub(super) struct Watch {
     changes: Option<Changes>,
     look_at: Instant,
 }
@@ -44,8 +48,19 @@ impl Way {
 
 impl Networks {
     pub(super) fn new(platform: Arc<dyn Platform>, names: Vec<String>) -> Self {
-        let changes = platform.watch().inspect_err(|error| tracing::warn!(%error, "networks cannot be watched")).ok();
-        Self { platform, names, changes, look_at: Instant::now() + LOOK_AGAIN }
+        Self { platform, names }
+    }
+
+    pub(super) fn watch(&self) -> Watch {
+        let changes = self.platform.watch();
+        let changes = changes.inspect_err(|error| tracing::warn!(%error, "networks cannot be watched")).ok();
+        Watch { changes, look_at: Instant::now() + LOOK_AGAIN }
+    }
+
+    /// The interfaces that would carry paths now; empty also if the system does not tell.
+    pub(super) fn chosen(&self) -> Vec<Interface> {
+        let all = self.platform.interfaces().unwrap_or_default();
+        all.into_iter().filter(|interface| self.is_chosen(interface)).collect()
     }
 
     /// The ways to the relay that there are now.
@@ -65,21 +80,6 @@ impl Networks {
         Ok(PathSpec { interface: way.interface.name.clone(), socket: bound.socket, remote: bound.remote })
     }
 
-    /// Resolves when the networks may have changed.
-    ///
-    /// # Cancel safety
-    /// A change that was seen in the last moments before the drop may go unreported.
-    pub(super) async fn changed(&mut self) {
-        match &mut self.changes {
-            Some(changes) => tokio::select! {
-                () = changes.changed() => sleep(CALM).await,
-                () = sleep_until(self.look_at) => {}
-            },
-            None => sleep_until(self.look_at).await,
-        }
-        self.look_at = Instant::now() + LOOK_AGAIN;
-    }
-
     fn is_chosen(&self, interface: &Interface) -> bool {
         interface.up && if self.names.is_empty() { interface.external } else { self.names.contains(&interface.name) }
     }
@@ -97,6 +97,24 @@ impl Networks {
         } else {
             format!("{} is not there or down; up are: {up}", self.names.join(", "))
         }
+    }
+}
+
+impl Watch {
+    /// Resolves when the networks may have changed.
+    ///
+    /// # Cancel safety
+    /// A change that was seen in the last moments before the drop may go unreported.
+    pub(super) async fn changed(&mut self) {
+        match &mut self.changes {
+            Some(changes) => tokio::select! {
+                biased;
+                () = changes.changed() => sleep(CALM).await,
+                () = sleep_until(self.look_at) => {}
+            },
+            None => sleep_until(self.look_at).await,
+        }
+        self.look_at = Instant::now() + LOOK_AGAIN;
     }
 }
 
@@ -174,12 +192,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_change_is_reported_once_it_has_calmed_down() {
         let scripted = Scripted::new(Vec::new());
-        let mut networks = Networks::new(Arc::new(scripted.clone()), Vec::new());
+        let mut watch = Networks::new(Arc::new(scripted.clone()), Vec::new()).watch();
         let start = Instant::now();
         scripted.set(Vec::new());
-        networks.changed().await;
+        watch.changed().await;
         assert_eq!(start.elapsed(), CALM);
-        networks.changed().await;
+        watch.changed().await;
         assert_eq!(start.elapsed(), CALM + LOOK_AGAIN);
     }
 }

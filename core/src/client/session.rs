@@ -1,29 +1,37 @@
-//! Keeps a session to the relay: makes it, keeps its paths on the machine's networks, and makes it anew when it ends.
+//! Keeps a session to the relay: makes it, follows the machine's networks, and makes it anew when it ends.
 //!
 //! What others may know of it is its [`Phase`]. A relay that says no to this client ends the trying; everything else is
 //! tried again, at once when the networks change, else after a growing wait.
+//!
+//! A session whose paths are all silent may be cut off for a while, or its relay may have forgotten it in a restart. So
+//! while it is silent another one is tried; whichever comes first, a sign of life or a new session, decides.
 
 use std::error::Error;
 use std::fmt::Write as _;
-use std::net::SocketAddr;
-use std::pin::pin;
+use std::sync::Arc;
 
-use tandem_proto::wire::flow::{CloseCode, ControlMessage};
+use tandem_proto::mode::Mode;
+use tandem_proto::stats::PathState;
+use tandem_proto::wire::flow::CloseCode;
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::backoff::Backoff;
-use super::engine::EngineConfig;
-use super::handshake::{self, Accepted, SessionError};
-use super::networks::{Networks, Way};
-use crate::transport::{Client, ConnectConfig, Connection, PathId};
+use super::handshake::{self, SessionError};
+use super::maker::{Established, Maker};
+use super::networks::Watch;
+use crate::transport::Connection;
 
 /// A session that lived this long was a success: the next try comes soon.
 const SUCCESS: Duration = Duration::from_secs(10);
-
 /// The relay is told of a stop by a datagram that must leave before the process does.
 const LAST_WORDS: Duration = Duration::from_millis(100);
+/// How often a session is checked for silence.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// Checks in a row that must find every path down before another session is tried. A path is down only after it has
+/// itself been silent for a while.
+const SILENT_CHECKS: u32 = 3;
 
 /// Where the session stands.
 #[derive(Clone)]
@@ -45,199 +53,159 @@ pub(super) struct Connected {
 
 /// What the session's task works with.
 pub(super) struct Session {
-    pub(super) config: EngineConfig,
-    pub(super) networks: Networks,
+    pub(super) maker: Arc<Maker>,
+    pub(super) watch: Watch,
     pub(super) phase: watch::Sender<Phase>,
-    pub(super) mode: watch::Receiver<tandem_proto::mode::Mode>,
+    pub(super) mode: watch::Receiver<Mode>,
     pub(super) stop: CancellationToken,
-    /// The relay's addresses when they were last known.
-    pub(super) remotes: Vec<SocketAddr>,
+}
+
+/// Why a session is no longer attended to.
+enum Ended {
+    Stopped,
+    Replaced(Established),
+    Lost(SessionError),
 }
 
 impl Session {
     /// Runs until stopped, or refused by the relay.
     pub(super) async fn run(mut self) {
         let stop = self.stop.clone();
+        let maker = Arc::clone(&self.maker);
         let mut backoff = Backoff::new(self.jitter_seed());
         let mut attempt = 0;
-        let mut problem = None;
         loop {
-            self.phase.send_replace(Phase::Connecting { problem: problem.take() });
             let started = Instant::now();
-            let error = tokio::select! {
+            let established = tokio::select! {
+                biased;
                 () = stop.cancelled() => break,
-                established = self.establish(attempt) => match established {
-                    Err(error) => {
-                        attempt += 1;
-                        error
-                    }
-                    Ok(established) => match self.live(established).await {
-                        Some(error) => error,
-                        None => break,
-                    },
+                established = maker.establish(attempt) => established,
+                // A network that has just come up should not wait until a dead one is given up.
+                () = self.other_networks() => continue,
+            };
+            let error = match established {
+                Err(error) => {
+                    attempt += 1;
+                    error
+                }
+                Ok(established) => match self.attend(established).await {
+                    Some(error) => error,
+                    None => break,
                 },
             };
-            let text = chain(&error);
+            let problem = chain(&error);
             if error.is_final() {
-                tracing::error!(problem = text, "no session: the relay refuses this client");
-                self.phase.send_replace(Phase::Ended { problem: Some(text) });
+                tracing::error!(problem, "no session: the relay refuses this client");
+                self.phase.send_replace(Phase::Ended { problem: Some(problem) });
                 return;
             }
             if started.elapsed() >= SUCCESS {
                 backoff.reset();
             }
             let wait = backoff.next();
-            tracing::warn!(problem = text, again_in_ms = wait.as_millis() as u64, "no session");
-            self.phase.send_replace(Phase::Connecting { problem: Some(text.clone()) });
-            problem = Some(text);
+            tracing::warn!(problem, again_in_ms = wait.as_millis() as u64, "no session");
+            self.phase.send_replace(Phase::Connecting { problem: Some(problem) });
             tokio::select! {
+                biased;
                 () = stop.cancelled() => break,
+                () = self.watch.changed() => backoff.reset(),
                 () = sleep(wait) => {}
-                () = self.networks.changed() => backoff.reset(),
             }
         }
         self.phase.send_replace(Phase::Ended { problem: None });
     }
 
+    /// Resolves when the networks are no longer those of the call.
+    async fn other_networks(&mut self) {
+        let before = self.maker.networks.chosen();
+        while self.maker.networks.chosen() == before {
+            self.watch.changed().await;
+        }
+    }
+
     fn jitter_seed(&self) -> u64 {
-        match self.config.seed {
+        match self.maker.config.seed {
             Some(seed) => u64::from_le_bytes(*seed.first_chunk().expect("a seed has 32 bytes")),
             None => rand::random(),
         }
     }
 
-    async fn establish(&mut self, attempt: usize) -> Result<Established, SessionError> {
-        match handshake::look_up(&self.config.link.relays).await {
-            Ok(remotes) => self.remotes = remotes,
-            // A resolver that fails now and then should not keep a known relay out of reach.
-            Err(error) if self.remotes.is_empty() => return Err(error),
-            Err(error) => tracing::debug!(error = &error as &dyn Error, "using the addresses known before"),
-        }
-        let mut ways = Vec::new();
-        let mut paths = Vec::new();
-        let mut problems = Vec::new();
-        for way in self.networks.ways(&self.remotes, attempt)? {
-            match self.networks.open(&way) {
-                Ok(path) => {
-                    ways.push(way);
-                    paths.push(path);
-                }
-                Err(error) => problems.push(format!("{}: {error}", way.interface.name)),
-            }
-        }
-        if paths.is_empty() {
-            return Err(SessionError::NoNetwork(problems.join("; ")));
-        }
-        let config = ConnectConfig {
-            pins: self.config.link.pins.clone(),
-            congestion: self.config.congestion,
-            mode: *self.mode.borrow_and_update(),
-            seed: self.config.seed,
-        };
-        let connection = Client::connect(config, paths).await?;
-        let accepted = handshake::say_hello(&connection, &self.config.link, self.config.congestion).await?;
-        let paths = LivePaths::of(&connection, ways);
-        Ok(Established { connection, accepted, paths })
-    }
-
-    /// Stays with an accepted session until it ends; `None` when it was stopped from here.
-    async fn live(&mut self, established: Established) -> Option<SessionError> {
-        let Established { connection, accepted, mut paths } = established;
-        tracing::info!(paths = paths.0.len(), relay_version = accepted.welcome.relay, "session up");
-        self.phase.send_replace(Phase::Connected(Connected { connection: connection.clone(), since: Instant::now() }));
-        let mut notices = pin!(notices(accepted));
+    /// Stays with an accepted session and those that replace it; `None` when it was stopped from here.
+    async fn attend(&mut self, mut session: Established) -> Option<SessionError> {
         loop {
-            tokio::select! {
-                () = self.stop.cancelled() => {
-                    connection.close(CloseCode::Done.code(), "stopped");
+            let connected = Connected { connection: session.connection.clone(), since: Instant::now() };
+            self.phase.send_replace(Phase::Connected(connected));
+            match self.live(&mut session).await {
+                Ended::Stopped => {
+                    session.connection.close(CloseCode::Done.code(), "stopped");
                     sleep(LAST_WORDS).await;
                     return None;
                 }
-                closed = connection.closed() => return Some(handshake::closed_error(closed)),
-                error = &mut notices => {
-                    connection.close(CloseCode::Protocol.code(), "control stream lost");
+                Ended::Replaced(new) => {
+                    tracing::info!("a new session takes the place of one that fell silent");
+                    session.connection.close(CloseCode::Done.code(), "replaced");
+                    session = new;
+                }
+                Ended::Lost(error) => {
+                    session.connection.close(CloseCode::Done.code(), "lost");
                     return Some(error);
                 }
-                Ok(()) = self.mode.changed() => connection.set_mode(*self.mode.borrow_and_update()),
-                () = self.networks.changed() => paths.follow(&self.networks, &self.remotes, &connection),
             }
         }
     }
-}
 
-/// A session that was just accepted.
-struct Established {
-    connection: Connection,
-    accepted: Accepted,
-    paths: LivePaths,
-}
-
-/// Reads what the relay has to say until it says no more.
-async fn notices(mut accepted: Accepted) -> SessionError {
-    loop {
-        match accepted.control.next().await {
-            Ok(ControlMessage::GoingAway(notice)) => {
-                tracing::info!(reason = notice.text, "the relay is going away");
-            }
-            Ok(ControlMessage::Refused(refused)) => return SessionError::Refused(refused),
-            Ok(_) => return SessionError::Unexpected,
-            Err(error) => return error,
-        }
-    }
-}
-
-/// The paths of a live session and the ways they were opened for.
-struct LivePaths(Vec<(PathId, Way)>);
-
-impl LivePaths {
-    /// The paths with which a session began; the transport may have taken fewer than it was given.
-    fn of(connection: &Connection, ways: Vec<Way>) -> Self {
-        let live = connection.stats().link.paths;
-        let numbered = |way: Way| {
-            let path = live.iter().find(|path| path.interface == way.interface.name)?;
-            Some((PathId(path.id), way))
-        };
-        Self(ways.into_iter().filter_map(numbered).collect())
-    }
-
-    /// Makes the paths those that the networks ask for.
-    fn follow(&mut self, networks: &Networks, remotes: &[SocketAddr], connection: &Connection) {
-        // With no network at all the old paths stay: one of them may come back as it was.
-        let Ok(wanted) = networks.ways(remotes, 0) else {
-            return;
-        };
-        let same_network = |way: &Way, wanted: &Way| way.interface.name == wanted.interface.name;
-        for way in &wanted {
-            // A way that exists stays as it is, whichever of the relay's addresses it leads to.
-            if self.0.iter().any(|(_, live)| live.is_same(&Way { remote: live.remote, ..way.clone() })) {
-                continue;
-            }
-            match networks.open(way) {
-                Ok(path) => {
-                    let Some(id) = connection.add_path(path) else {
-                        tracing::debug!(interface = way.interface.name, "no more paths fit into the session");
-                        continue;
-                    };
-                    tracing::info!(%id, interface = way.interface.name, "path added");
-                    self.drop_where(connection, |live| same_network(live, way));
-                    self.0.push((id, way.clone()));
+    async fn live(&mut self, session: &mut Established) -> Ended {
+        // Taken anew: the mode may have changed while the session was being made.
+        session.connection.set_mode(*self.mode.borrow_and_update());
+        let connection = session.connection.clone();
+        let maker = Arc::clone(&self.maker);
+        let mut replacement = std::pin::pin!(replace_silent(&maker, &connection));
+        loop {
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return Ended::Stopped,
+                closed = connection.closed() => return Ended::Lost(handshake::closed_error(closed)),
+                ended = &mut session.notices => {
+                    let error = ended.unwrap_or(SessionError::ControlEnded);
+                    return Ended::Lost(handshake::better_reason(error, &connection).await);
                 }
-                Err(error) => tracing::debug!(interface = way.interface.name, %error, "no socket on this network"),
+                new = &mut replacement => return Ended::Replaced(new),
+                Ok(()) = self.mode.changed() => connection.set_mode(*self.mode.borrow_and_update()),
+                () = self.watch.changed() => maker.follow(session),
             }
         }
-        self.drop_where(connection, |live| !wanted.iter().any(|way| same_network(live, way)));
     }
+}
 
-    fn drop_where(&mut self, connection: &Connection, gone: impl Fn(&Way) -> bool) {
-        self.0.retain(|(id, way)| {
-            let gone = gone(way);
-            if gone {
-                tracing::info!(%id, interface = way.interface.name, "path removed");
-                connection.remove_path(*id);
+/// Makes another session once this one has fallen silent; resolves when there is one, never while this one lives.
+async fn replace_silent(maker: &Maker, connection: &Connection) -> Established {
+    let mut attempt = 0;
+    loop {
+        let mut silent = 0;
+        while silent < SILENT_CHECKS {
+            sleep(CHECK_INTERVAL).await;
+            silent = if is_silent(connection) { silent + 1 } else { 0 };
+        }
+        tracing::debug!(attempt, "every path is silent: trying another session");
+        let sign_of_life = async {
+            while is_silent(connection) {
+                sleep(CHECK_INTERVAL).await;
             }
-            !gone
-        });
+        };
+        tokio::select! {
+            biased;
+            established = maker.establish(attempt) => match established {
+                Ok(established) => return established,
+                Err(error) => tracing::debug!(error = &error as &dyn Error, "no other session either"),
+            },
+            () = sign_of_life => {}
+        }
+        attempt += 1;
     }
+}
+
+fn is_silent(connection: &Connection) -> bool {
+    connection.stats().link.paths.iter().all(|path| path.state == PathState::Down)
 }
 
 /// An error with its causes in one line.
