@@ -4,7 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -170,6 +171,56 @@ fn a_running_client_answers_and_stops_and_a_second_one_is_refused() {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(home.fails(&["status"]).contains("no engine is running"));
+}
+
+/// SEC-4
+#[test]
+fn unless_told_otherwise_it_listens_on_loopback_alone() {
+    let home = Home::new();
+    // The default port may be taken here; then the refusal tells the address.
+    let mut child =
+        home.tandem(&["run", "--link", &link()]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let _ = child.kill();
+    let output = child.wait_with_output().unwrap();
+    let text = line + &String::from_utf8(output.stderr).unwrap();
+    assert!(
+        text.contains("SOCKS5 proxy on 127.0.0.1:1080") || text.contains("cannot listen on 127.0.0.1:1080"),
+        "{text}"
+    );
+}
+
+/// SEC-5
+#[test]
+fn the_proxys_password_is_in_no_output_at_the_highest_level() {
+    let home = Home::new();
+    let file = home.path("tandem.toml");
+    let password = "correct-horse-battery";
+    let config = format!("version = 1\ninterfaces = [\"lo\"]\n[socks]\nuser = \"ann\"\npassword = \"{password}\"\n");
+    fs::write(&file, config).unwrap();
+    let mut command = home.tandem(&["--log", "trace", "run", "--listen", "127.0.0.1:0"]);
+    command
+        .args(["--config", file.to_str().unwrap()])
+        .env("TANDEM_LINK", link())
+        .stderr(fs::File::create(home.path("log")).unwrap());
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let proxy = line.trim().rsplit(' ').next().unwrap().to_owned();
+    for (password, verdict) in [(password, 0), ("correct-horse-batterie", 1)] {
+        let mut tcp = TcpStream::connect(&proxy).unwrap();
+        let login = [b"\x05\x01\x02\x01\x03ann", &[password.len() as u8][..], password.as_bytes()].concat();
+        tcp.write_all(&login).unwrap();
+        let mut replies = [0; 4];
+        tcp.read_exact(&mut replies).unwrap();
+        assert_eq!(replies, [5, 2, 1, verdict]);
+    }
+    assert!(home.output(&["stop"]).status.success());
+    child.wait().unwrap();
+    let log = fs::read_to_string(home.path("log")).unwrap();
+    assert!(log.contains("SOCKS client turned away"), "{log}");
+    assert!(!log.contains("correct-horse") && !log.contains("99, 111, 114, 114, 101, 99, 116"), "{log}");
 }
 
 /// SEC-5
