@@ -2,7 +2,7 @@
 //!
 //! A path lives while the far side echoes the clocks of our control datagrams that travelled on it. While traffic flows, a
 //! ping leaves every [`PING_INTERVAL`], and soon again while one is unanswered; a ping that stays without echo for
-//! [`Path::silence_limit`] makes the path [`PathState::Down`]: it carries nothing until something is echoed again. Other
+//! `Path::silence_limit` makes the path [`PathState::Down`]: it carries nothing until something is echoed again. Other
 //! evidence that our datagrams arrive, a report that counts new ones, serves as well as an echo.
 
 pub(crate) mod arrivals;

@@ -1,7 +1,7 @@
 //! TCP connections in memory, for runs in virtual time.
 //!
 //! [`pair`] makes the two ends of one connection. It has a bounded window, half-close and reset like the kernel's, no delay
-//! and no loss. An end is a [`TcpLike`](super::TcpLike) for the pump and `AsyncRead + AsyncWrite` for the application in a
+//! and no loss. An end is a [`TcpLike`] for the pump and `AsyncRead + AsyncWrite` for the application in a
 //! test.
 
 use std::collections::VecDeque;

@@ -4,7 +4,7 @@
 //! The QUIC library knows no pacing rate, so a gate in the socket's poller paces. The controller, called under the
 //! connection's lock, writes into a [`PacingHandle`]; the poller, asked right after in the same task on the same thread,
 //! reads it. The library makes one poller per connection but tells it nothing, so the handle itself is handed over
-//! through a thread-local slot: [`publish`] when a transmit was built, [`take`] in the poller. It is taken, not read,
+//! through a thread-local slot: `publish` when a transmit was built, [`take`] in the poller. It is taken, not read,
 //! hence never stale; a poller that finds the slot empty keeps the handle it has.
 
 use std::cell::Cell;
