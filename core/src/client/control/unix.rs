@@ -31,9 +31,9 @@ pub(super) fn remove_stale(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether the peer runs as the user who owns the socket.
+/// Whether the peer runs as the user who owns the socket, or as root, who could do anything to the engine anyway.
 pub(super) fn is_same_user(stream: &Stream, path: &Path) -> bool {
     let owner = fs::metadata(path).ok().map(|found| found.uid());
     let peer = stream.peer_creds().ok().and_then(|peer| peer.euid());
-    owner.is_some() && owner == peer
+    peer.is_some() && (peer == owner || peer == Some(0))
 }
