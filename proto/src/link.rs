@@ -68,6 +68,8 @@ pub struct Link {
     early: Vec<(PathAddress, Vec<u8>)>,
     scheduler: Scheduler,
     log: SentLog,
+    /// The largest datagram that was let through, in bytes of UDP payload.
+    largest: usize,
     /// Paths whose queue is beyond the tolerated one.
     queued: PathSet,
     reference: Option<(PathId, Instant)>,
@@ -189,6 +191,7 @@ impl Link {
             early: Vec::new(),
             scheduler: Scheduler::default(),
             log: SentLog::default(),
+            largest: 0,
             queued: PathSet::default(),
             reference: None,
             hold: Hold::new(now),
@@ -307,6 +310,11 @@ impl Link {
     pub fn hold_lag(&self) -> Duration {
         let lags = self.paths.iter().filter(|path| path.state == PathState::Up).map(|p| p.departures.reported_lag());
         lags.max().unwrap_or(Duration::ZERO)
+    }
+
+    /// How many paths carry traffic, of how many.
+    pub fn joined_paths(&self) -> (usize, usize) {
+        (self.paths.iter().filter(|path| path.state == PathState::Up).count(), self.paths.len())
     }
 
     /// The path whose losses and queue a controller is told of: the one with the largest delivered rate.

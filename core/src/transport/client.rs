@@ -19,6 +19,9 @@ use super::{seed_number, settings};
 /// A handshake that takes longer has failed.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long a new session waits for its paths before it is used: what is sent before they have joined is easily lost.
+const JOIN_TIMEOUT: Duration = Duration::from_millis(500);
+
 /// QUIC knows the relay by this session's number.
 const SESSION: u64 = 0;
 
@@ -119,6 +122,8 @@ impl Client {
             .map_err(explain)?;
         let connection = Connection::establish(quic, socket, session, Role::Client, endpoint);
         connection.adopt_paths(adopted);
+        // A relay that does not speak our headers never lets a path join; the session works all the same.
+        let _ = tokio::time::timeout(JOIN_TIMEOUT, connection.paths_joined()).await;
         Ok(connection)
     }
 }

@@ -24,6 +24,9 @@ use super::stream::Stream;
 /// After the end of a session its last words may still be repeated.
 const LINGER: Duration = Duration::from_secs(3);
 
+/// How often a new session looks whether its paths have joined.
+const JOIN_POLL: Duration = Duration::from_millis(2);
+
 /// Goodput is taken over at least so long.
 const RATE_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -219,6 +222,24 @@ impl Connection {
         if let Some(at) = paths.iter().position(|(known, ..)| *known == id) {
             let (_, _, index) = paths.remove(at);
             self.0.socket.remove_socket(index);
+        }
+    }
+
+    /// Resolves once a path has joined, and every other too or two more round trips have passed.
+    pub(super) async fn paths_joined(&self) {
+        let mut one_since: Option<(tokio::time::Instant, Duration)> = None;
+        loop {
+            let (joined, all, rtt) = {
+                let link = self.0.session.link.lock();
+                let (joined, all) = link.joined_paths();
+                (joined, all, link.fast_rtt())
+            };
+            let now = tokio::time::Instant::now();
+            let (since, patience) = if joined > 0 { *one_since.get_or_insert((now, 2 * rtt)) } else { (now, rtt) };
+            if joined == all || (joined > 0 && now >= since + patience) {
+                return;
+            }
+            tokio::time::sleep(JOIN_POLL).await;
         }
     }
 

@@ -60,7 +60,7 @@ impl Link {
             }
             let path = &mut self.paths[index];
             let due = path.ping_due(active, is_client, now).is_some_and(|at| at <= now);
-            let interval = (path.rtt.or_assumed() * 2).max(Duration::from_millis(50));
+            let interval = (path.rtt.or_assumed() * 3 / 2).max(Duration::from_millis(25));
             let probe = (path.state == PathState::Up && self.framing).then(|| path.mtu.poll(interval, now)).flatten();
             if due {
                 self.ping(id, now);

@@ -90,11 +90,14 @@ impl Link {
         self.touch(now);
         let size = segment_size.min(contents.len()) + HEADER_LEN;
         let (targets, set) = self.targets(size, now);
-        let too_narrow = |path: &Path| path.mtu.is_settled() && size > usize::from(path.mtu.known());
+        // A datagram larger than any before is a probe of QUIC's: it fails unless every path is known to carry it.
+        let is_probe = size > self.largest;
+        let too_narrow = |path: &Path| (is_probe || path.mtu.is_settled()) && size > usize::from(path.mtu.known());
         if targets.is_empty() || self.paths.iter().any(|path| path.usable(now) && too_narrow(path)) {
             self.counters.oversized += 1;
             return departure;
         }
+        self.largest = self.largest.max(size);
         let keys = self.keys.as_ref().expect("checked above");
         let departed = self.ticks(now);
         departure.first = Some(self.log.next_number());
