@@ -31,6 +31,8 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 const RELAY: &str = "203.0.113.1:4433";
+/// The relay's second address, with lines of its own.
+const RELAY_TOO: &str = "203.0.113.2:4433";
 /// A relay's sessions linger for a few seconds after their end, and with them its address is in use.
 const ADDRESS_FREE: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -121,7 +123,9 @@ fn card(network: &VirtualNetwork, line: &Line, index: u64) -> (Interface, Binder
     let bind = move |remote| {
         let number = sockets.fetch_add(1, Ordering::Relaxed);
         let local = SocketAddr::new(first.ip(), first.port() + number);
-        if number > 0 {
+        if remote == RELAY_TOO.parse().unwrap() {
+            network.line(local, remote, link(10, 9), link(10, 10)).unwrap();
+        } else if number > 0 {
             line.share(local, remote);
         }
         Ok(Bound { socket: network.socket(local), remote })
@@ -158,7 +162,8 @@ fn start_relay(
             }
         })
         .failing("closed:80", OpenError::Refused);
-    let relay = Relay::bind(config, vec![network.socket(RELAY.parse().unwrap())], origins).unwrap();
+    let sockets = [RELAY, RELAY_TOO].map(|address| network.socket(address.parse().unwrap()) as _).to_vec();
+    let relay = Relay::bind(config, sockets, origins).unwrap();
     tokio::spawn(relay.serve(drain))
 }
 
@@ -319,6 +324,28 @@ fn a_relay_that_crashed_and_came_back_is_used_again_within_seconds() {
             let back = elapsed();
             assert_eq!(timeout(PATIENCE, download(&dial, 1000)).await.unwrap(), 1000);
             assert!(elapsed() - back < Duration::from_secs(8), "{:?}", elapsed() - back);
+        },
+    );
+}
+
+#[test]
+fn a_relay_out_of_reach_at_one_address_is_reached_at_another_within_seconds() {
+    scenario(
+        |seed| link(10, seed),
+        async |bed| {
+            let mut config = bed.config();
+            config.link.relays.push(RELAY_TOO.parse().unwrap());
+            let engine = bed.engine(config).await;
+            let dial = engine.handle().dial();
+            assert_eq!(download(&dial, 1000).await, 1000);
+            bed.each_direction(Line::cut);
+            let cut = elapsed();
+            let moved = |snapshot: &Snapshot| {
+                !snapshot.paths.is_empty() && snapshot.paths.iter().all(|path| path.remote == RELAY_TOO)
+            };
+            until(&engine, "it has moved to the other address", moved).await;
+            assert!(elapsed() - cut < Duration::from_secs(8), "{:?}", elapsed() - cut);
+            assert_eq!(timeout(PATIENCE, download(&dial, 1000)).await.unwrap(), 1000);
         },
     );
 }

@@ -3,8 +3,9 @@
 //! What others may know of it is its [`Phase`]. A relay that says no to this client ends the trying; everything else is
 //! tried again, at once when the networks change, else after a growing wait.
 //!
-//! A session whose paths are all silent may be cut off for a while, or its relay may have forgotten it in a restart. So
-//! while it is silent another one is tried; whichever comes first, a sign of life or a new session, decides.
+//! A session whose paths are all silent may be cut off for a while, its relay may be out of reach at the address in use, or
+//! may have forgotten it in a restart. So while it is silent another one is tried; whichever comes first, a sign of life or
+//! a new session, decides.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -179,7 +180,8 @@ impl Session {
 
 /// Makes another session once this one has fallen silent; resolves when there is one, never while this one lives.
 async fn replace_silent(maker: &Maker, connection: &Connection) -> Established {
-    let mut attempt = 0;
+    // The relay's first address is the one that has fallen silent, if it has another.
+    let mut attempt = 1;
     loop {
         let mut silent = 0;
         while silent < SILENT_CHECKS {
