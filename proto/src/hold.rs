@@ -33,8 +33,8 @@ pub const GRACE: Duration = Duration::from_millis(5);
 /// A path that carries less of the numbers is not waited for.
 pub const LEAST_SHARE: f64 = 0.3;
 
-/// A path's share is taken anew after this many numbers.
-const SHARE_WINDOW: u32 = 128;
+/// A path's share is taken anew after this many numbers of its own progress.
+const SHARE_WINDOW: u64 = 128;
 
 /// Far-off numbers in a row after which the window moves to them.
 const STRAYS_TO_MOVE: u32 = 8;
@@ -80,7 +80,6 @@ pub struct Hold {
     held_count: usize,
     class: HoldClass,
     paths: [Arrivals; MAX_PATHS],
-    share_numbers: u32,
     strays: u32,
     stray: u64,
     deadline: Option<Instant>,
@@ -112,8 +111,12 @@ struct Arrivals {
     lag: RecentMax<Duration>,
     lag_hint: Duration,
     reordering: Duration,
-    share_count: u32,
+    /// Share of the numbers that it carried, taken over its own progress: a path that lags carries them later.
     share: f64,
+    share_from: u64,
+    share_count: u64,
+    /// It has joined, though nothing may have come yet.
+    expected: bool,
     /// Its time ran out, and nothing came since.
     overdue: bool,
 }
@@ -126,8 +129,10 @@ impl Arrivals {
             lag: RecentMax::new(Duration::from_secs(1)),
             lag_hint: Duration::ZERO,
             reordering: Duration::ZERO,
-            share_count: 0,
             share: 1.0,
+            share_from: 0,
+            share_count: 0,
+            expected: false,
             overdue: false,
         }
     }
@@ -150,7 +155,6 @@ impl Hold {
             held_count: 0,
             class: HoldClass::None,
             paths: std::array::from_fn(|_| Arrivals::new()),
-            share_numbers: 0,
             strays: 0,
             stray: 0,
             deadline: None,
@@ -192,6 +196,11 @@ impl Hold {
     /// Sets by how much datagrams overtake each other inside this path.
     pub fn set_reordering(&mut self, path: PathId, reordering: Duration) {
         self.paths[usize::from(path.0)].reordering = reordering;
+    }
+
+    /// A path has joined, or is silent: whether copies may come there.
+    pub fn expect(&mut self, path: PathId, expected: bool) {
+        self.paths[usize::from(path.0)].expected = expected;
     }
 
     /// Forgets a path that is gone: it is waited for no more.
@@ -355,7 +364,7 @@ impl Hold {
         let appeared = appeared?;
         let mut until = None;
         for path in &mut self.paths {
-            if path.highest.is_none() || path.overdue || path.share < LEAST_SHARE {
+            if (path.highest.is_none() && !path.expected) || path.overdue || path.share < LEAST_SHARE {
                 continue;
             }
             let lag = path.lag(now);
@@ -407,14 +416,6 @@ impl Hold {
             self.seen[slot(skipped)] = 0;
         }
         self.highest = Some(number);
-        self.share_numbers += (number - highest) as u32;
-        if self.share_numbers >= SHARE_WINDOW {
-            for path in &mut self.paths {
-                path.share = f64::from(path.share_count) / f64::from(self.share_numbers);
-                path.share_count = 0;
-            }
-            self.share_numbers = 0;
-        }
     }
 
     fn mark(&mut self, path: PathId, number: u64, now: Instant) {
@@ -429,6 +430,13 @@ impl Hold {
         path.overdue = false;
         path.share_count += 1;
         if path.highest.is_none_or(|highest| number > highest) {
+            let numbers = number.saturating_sub(path.share_from);
+            if path.highest.is_none() {
+                (path.share_from, path.share_count) = (number, 0);
+            } else if numbers >= SHARE_WINDOW {
+                path.share = path.share_count as f64 / numbers as f64;
+                (path.share_from, path.share_count) = (number, 0);
+            }
             path.highest = Some(number);
             while path.passed.front().is_some_and(|(number, _)| *number <= next) {
                 path.passed.pop_front();

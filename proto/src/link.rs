@@ -28,7 +28,7 @@ use replay::ReplayWindow;
 use sent_log::SentLog;
 pub use snapshot::LinkSnapshot;
 
-use crate::hold::Hold;
+use crate::hold::{Hold, HoldCounters};
 use crate::keys::{Role, SECRET_LEN, SessionId, SessionKeys};
 use crate::mode::{Copying, Mode};
 use crate::path::{Path, PathAddress};
@@ -167,6 +167,8 @@ struct Candidate {
     challenge: [u8; CHALLENGE_LEN],
     received: u64,
     sent: u64,
+    /// The largest datagram that came from it as a probe, in bytes of UDP payload.
+    probed: u16,
 }
 
 impl Link {
@@ -320,6 +322,11 @@ impl Link {
     /// The path whose losses and queue a controller is told of: the one with the largest delivered rate.
     pub fn reference_path(&self) -> Option<PathId> {
         self.reference.map(|(path, _)| path)
+    }
+
+    /// What the in-order hold has done.
+    pub fn hold_counters(&self) -> HoldCounters {
+        self.hold.counters()
     }
 
     /// What has been counted.

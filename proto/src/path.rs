@@ -143,6 +143,12 @@ impl Path {
         self.problem = Some(format!("cannot send: {error}"));
     }
 
+    /// The size of the probe that the next request to join is to be: every other one is, so that the path's MTU is known as
+    /// soon as it is up.
+    pub(crate) fn probe_with_join(&self) -> Option<u16> {
+        (self.state != PathState::Up && self.tries.is_multiple_of(2)).then(|| self.mtu.largest())
+    }
+
     /// A control datagram with this clock leaves on the path and asks for an answer.
     pub(crate) fn on_ping_sent(&mut self, clock: u32, now: Instant) {
         self.unanswered.get_or_insert((now, clock));

@@ -185,7 +185,7 @@ impl BicastSocket {
     fn send(&self, session: &Session, transmit: &Transmit<'_>, wire: &mut Vec<u8>) -> io::Result<()> {
         let now = tokio::time::Instant::now().into_std();
         let size = transmit.segment_size.unwrap_or(transmit.contents.len());
-        let hold = session.congestion.pacing().hold_class(now);
+        let hold = session.congestion.hold_class(now);
         session.on_sent(now);
         let departure = {
             let mut link = session.link.lock();

@@ -22,6 +22,9 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a new session waits for its paths before it is used: what is sent before they have joined is easily lost.
 const JOIN_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// For how long the first paths that joined wait for the others.
+const JOIN_PATIENCE: Duration = Duration::from_millis(250);
+
 /// QUIC knows the relay by this session's number.
 const SESSION: u64 = 0;
 
@@ -123,7 +126,7 @@ impl Client {
         let connection = Connection::establish(quic, socket, session, Role::Client, endpoint);
         connection.adopt_paths(adopted);
         // A relay that does not speak our headers never lets a path join; the session works all the same.
-        let _ = tokio::time::timeout(JOIN_TIMEOUT, connection.paths_joined()).await;
+        let _ = tokio::time::timeout(JOIN_TIMEOUT, connection.paths_joined(JOIN_PATIENCE)).await;
         Ok(connection)
     }
 }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use quinn::congestion::ControllerFactory;
 use tandem_proto::congestion::Algorithm;
+use tandem_proto::wire::header::HoldClass;
 
 use super::pacing::PacingHandle;
 
@@ -33,8 +34,22 @@ struct Shared {
     /// Index into [`Algorithm::ALL`].
     wish: AtomicU8,
     pacing: PacingHandle,
+    hold_rule: AtomicU8,
     signals: Mutex<Signals>,
     metrics: Mutex<Metrics>,
+}
+
+/// What is made of the far side's in-order hold. Everything but `On` is for comparisons on the testbed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum HoldRule {
+    /// Nothing is held: a copy that comes late is a loss to QUIC.
+    Off,
+    /// Held, but the controller learns nothing of the losses that copies repaired: it fills every queue.
+    WithoutSignals,
+    /// Held, and the controller learns by its rule of what was hidden.
+    #[default]
+    On,
 }
 
 /// What the controller last decided.
@@ -56,6 +71,7 @@ impl CongestionHandle {
         CongestionHandle(Arc::new(Shared {
             wish: AtomicU8::new(index(algorithm)),
             pacing: PacingHandle::new(now),
+            hold_rule: AtomicU8::new(HoldRule::On as u8),
             signals: Mutex::default(),
             metrics: Mutex::new(Metrics { algorithm, cwnd_bytes: 0, pacing_rate: None, phase: "startup" }),
         }))
@@ -87,6 +103,28 @@ impl CongestionHandle {
     /// path; a lag of zero means nothing is held.
     pub fn set_hold(&self, lag: Duration, fastest_rtt: Duration) {
         self.0.signals.lock().set_hold(lag, fastest_rtt);
+    }
+
+    /// Changes what is made of the hold, for comparisons on the testbed.
+    pub fn set_hold_rule(&self, rule: HoldRule) {
+        self.0.hold_rule.store(rule as u8, Relaxed);
+    }
+
+    /// What is made of the hold.
+    pub fn hold_rule(&self) -> HoldRule {
+        match self.0.hold_rule.load(Relaxed) {
+            rule if rule == HoldRule::Off as u8 => HoldRule::Off,
+            rule if rule == HoldRule::WithoutSignals as u8 => HoldRule::WithoutSignals,
+            _ => HoldRule::On,
+        }
+    }
+
+    /// Whom the far side shall hold in what is sent now.
+    pub fn hold_class(&self, now: Instant) -> HoldClass {
+        match self.hold_rule() {
+            HoldRule::Off => HoldClass::None,
+            HoldRule::WithoutSignals | HoldRule::On => self.0.pacing.hold_class(now),
+        }
     }
 
     /// What makes this connection's controller, for its transport settings and for no other connection's.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use quinn::{ConnectionError, VarInt};
 use tandem_proto::congestion::Algorithm;
+use tandem_proto::hold::HoldCounters;
 use tandem_proto::keys::{EXPORTER_LABEL, Role, SECRET_LEN};
 use tandem_proto::link::{LinkCounters, LinkSnapshot};
 use tandem_proto::mode::Mode;
@@ -16,7 +17,7 @@ use tandem_proto::path::PathAddress;
 pub use tandem_proto::wire::control::PathId;
 
 use super::bicast::BicastSocket;
-use super::congestion::Metrics;
+use super::congestion::{HoldRule, Metrics};
 use super::session::Session;
 use super::socket::PathSocket;
 use super::stream::Stream;
@@ -97,6 +98,8 @@ pub struct ConnectionStats {
     pub link: LinkSnapshot,
     /// What the link counted besides.
     pub counters: LinkCounters,
+    /// What this end's in-order hold did with what arrived.
+    pub hold: HoldCounters,
     /// Smoothed round-trip time as QUIC sees it.
     pub srtt: Duration,
     /// What the congestion controller last decided.
@@ -195,6 +198,11 @@ impl Connection {
         self.0.session.congestion.set_algorithm(algorithm);
     }
 
+    /// Changes what is made of the far side's hold, for comparisons on the testbed.
+    pub fn set_hold_rule(&self, rule: HoldRule) {
+        self.0.session.congestion.set_hold_rule(rule);
+    }
+
     /// Adds a network; `None` if the session has the most paths already.
     pub fn add_path(&self, spec: PathSpec) -> Option<PathId> {
         let now = tokio::time::Instant::now().into_std();
@@ -225,18 +233,12 @@ impl Connection {
         }
     }
 
-    /// Resolves once a path has joined, and every other too or two more round trips have passed.
-    pub(super) async fn paths_joined(&self) {
-        let mut one_since: Option<(tokio::time::Instant, Duration)> = None;
+    /// Resolves once every path has joined, or some have and `patience` has passed.
+    pub(super) async fn paths_joined(&self, patience: Duration) {
+        let started = tokio::time::Instant::now();
         loop {
-            let (joined, all, rtt) = {
-                let link = self.0.session.link.lock();
-                let (joined, all) = link.joined_paths();
-                (joined, all, link.fast_rtt())
-            };
-            let now = tokio::time::Instant::now();
-            let (since, patience) = if joined > 0 { *one_since.get_or_insert((now, 2 * rtt)) } else { (now, rtt) };
-            if joined == all || (joined > 0 && now >= since + patience) {
+            let (joined, all) = self.0.session.link.lock().joined_paths();
+            if joined == all || (joined > 0 && started.elapsed() >= patience) {
                 return;
             }
             tokio::time::sleep(JOIN_POLL).await;
@@ -256,9 +258,9 @@ impl Connection {
     /// What there is to tell now.
     pub fn stats(&self) -> ConnectionStats {
         let now = tokio::time::Instant::now().into_std();
-        let (mut link, counters) = {
+        let (mut link, counters, hold) = {
             let link = self.0.session.link.lock();
-            (link.snapshot(now), link.counters())
+            (link.snapshot(now), link.counters(), link.hold_counters())
         };
         let session = &self.0.session;
         let (sent, received) = (session.flow_bytes_sent.load(Relaxed), session.flow_bytes_received.load(Relaxed));
@@ -279,6 +281,7 @@ impl Connection {
         ConnectionStats {
             link,
             counters,
+            hold,
             srtt: self.0.quic.rtt(),
             congestion: session.congestion.metrics(),
             packets_sent: quic.path.sent_packets,

@@ -103,6 +103,19 @@ fn a_gap_is_given_up_after_lag_and_grace_and_a_silent_path_holds_nothing_more() 
 }
 
 #[test]
+fn a_path_that_joined_is_waited_for_before_it_has_delivered_anything() {
+    let mut bench = Bench::new(HoldClass::Full);
+    bench.hold.expect(CELL, true);
+    bench.hold.set_lag_hint(CELL, Duration::from_millis(20));
+    bench.arrive(0.0, WIFI, 0);
+    assert_eq!(bench.arrive(1.0, WIFI, 2), Arrival::Held);
+    bench.tick(20.0);
+    assert_eq!(bench.handed_on, [0]);
+    bench.arrive(21.0, CELL, 1);
+    assert_eq!(bench.handed_on, [0, 1, 2]);
+}
+
+#[test]
 fn short_holds_wait_only_for_paths_that_lag_little() {
     for (lag, held) in [(4, true), (20, false)] {
         let mut bench = Bench::new(HoldClass::Short);

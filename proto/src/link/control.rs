@@ -56,6 +56,7 @@ impl Link {
             let id = path.id;
             if path.silent_at().is_some_and(|at| at <= now) {
                 path.go_down(&format!("no answer for {} ms", path.silence_limit().as_millis()));
+                self.hold.expect(id, false);
                 self.events.push_back(LinkEvent::PathChanged(id, PathState::Down));
             }
             let path = &mut self.paths[index];
@@ -66,8 +67,9 @@ impl Link {
                 self.ping(id, now);
             }
             if let Some(size) = probe {
-                let padding = usize::from(size) - Message::OVERHEAD - 3;
-                self.say(id, vec![Frame::MtuProbe(size), Frame::Padding(padding as u16)], now);
+                let probe = Frame::MtuProbe(size);
+                let padding = usize::from(size) - Message::OVERHEAD - probe.encoded_len();
+                self.say(id, vec![probe, Frame::Padding(padding as u16)], now);
             }
         }
         self.report_if_due(now);
@@ -135,6 +137,11 @@ impl Link {
         }
         let clock = self.clock(now);
         if let Some(path) = self.path_mut(id) {
+            if is_client && let Some(size) = path.probe_with_join() {
+                frames.push(Frame::MtuProbe(size));
+                let used = Message::OVERHEAD + frames.iter().map(Frame::encoded_len).sum::<usize>();
+                frames.push(Frame::Padding((usize::from(size).saturating_sub(used)) as u16));
+            }
             path.on_ping_sent(clock, now);
         }
         self.say(id, frames, now);
@@ -289,20 +296,28 @@ impl Link {
                 if let Some(index) = known {
                     self.candidates.remove(index);
                 }
-                self.candidates.push(Candidate { path: id, address: from, challenge, received: 0, sent: 0 });
+                self.candidates.push(Candidate { path: id, address: from, challenge, received: 0, sent: 0, probed: 0 });
                 self.candidates.len() - 1
             }
         };
         self.candidates[index].received += len;
         let proved = message.frames.contains(&Frame::Answer(self.candidates[index].challenge));
+        let probe = message.frames.iter().find_map(|frame| match frame {
+            Frame::MtuProbe(size) if u64::from(*size) == len => Some(*size),
+            _ => None,
+        });
+        let probed = self.candidates[index].probed.max(probe.unwrap_or(0));
+        self.candidates[index].probed = probed;
         if proved {
             self.candidates.remove(index);
-            self.join(id, from, now);
+            self.join(id, from, probed, now);
             self.handle_message(message, now);
             return;
         }
         let (challenge, heard) = (self.candidates[index].challenge, Some((message.clock, now)));
-        let Some(bytes) = self.seal(id, heard, vec![Frame::Challenge(challenge)], now) else { return };
+        let mut frames = vec![Frame::Challenge(challenge)];
+        frames.extend(probe.map(Frame::MtuAck));
+        let Some(bytes) = self.seal(id, heard, frames, now) else { return };
         let candidate = &mut self.candidates[index];
         if candidate.sent + bytes.len() as u64 <= AMPLIFICATION * candidate.received {
             candidate.sent += bytes.len() as u64;
@@ -311,7 +326,7 @@ impl Link {
     }
 
     /// The address has proved that it receives what is sent to it, and holds the session's keys: it is the path's.
-    fn join(&mut self, id: PathId, address: PathAddress, now: Instant) {
+    fn join(&mut self, id: PathId, address: PathAddress, probed: u16, now: Instant) {
         self.framing = true;
         self.handshake.clear();
         match self.path_mut(id) {
@@ -326,6 +341,11 @@ impl Link {
             }
         }
         self.events.push_back(LinkEvent::AddressAdded(address));
+        if let Some(path) = self.path_mut(id)
+            && probed > 0
+        {
+            path.mtu.assume(probed);
+        }
         self.come_up(id, now);
     }
 
@@ -333,6 +353,7 @@ impl Link {
         let Some(path) = self.path_mut(id) else { return };
         if path.state != PathState::Up {
             path.come_up(now);
+            self.hold.expect(id, true);
             self.events.push_back(LinkEvent::PathChanged(id, PathState::Up));
             self.wake = true;
         }

@@ -28,18 +28,41 @@ pub(crate) struct MtuSearch {
     next_at: Option<Instant>,
     /// The first search has come to an end: what is known is what passes.
     settled: bool,
+    /// What is known is assumed from the other direction.
+    assumed: bool,
 }
 
 impl MtuSearch {
     /// A search towards `remote`, whose address family decides the headers' length.
     pub(crate) fn new(remote: SocketAddr) -> Self {
         let headers = if remote.ip().to_canonical().is_ipv4() { 28 } else { 48 };
-        Self { headers, known: BASE_LINK_MTU - headers, candidate: 0, tries: 0, next_at: None, settled: false }
+        Self {
+            headers,
+            known: BASE_LINK_MTU - headers,
+            candidate: 0,
+            tries: 0,
+            next_at: None,
+            settled: false,
+            assumed: false,
+        }
     }
 
     /// Largest UDP payload that is known to pass, in bytes.
     pub(crate) fn known(&self) -> u16 {
         self.known
+    }
+
+    /// The largest size there is to find.
+    pub(crate) fn largest(&self) -> u16 {
+        LINK_MTUS[0] - self.headers
+    }
+
+    /// The other direction carried this size: as a rule this one does too, until our own probes say otherwise.
+    pub(crate) fn assume(&mut self, size: u16) {
+        if !self.settled {
+            self.known = self.known.max(size.min(self.largest()));
+            self.assumed = true;
+        }
     }
 
     /// Whether a datagram larger than [`Self::known`] would be lost, rather than not be known to pass yet.
@@ -49,7 +72,9 @@ impl MtuSearch {
 
     /// Starts the search, once the path is up.
     pub(crate) fn start(&mut self, now: Instant) {
-        (self.candidate, self.tries, self.next_at) = (0, 0, Some(now));
+        let found = self.known == self.largest() && !self.assumed;
+        self.settled |= found;
+        (self.candidate, self.tries, self.next_at) = (0, 0, (!found).then_some(now));
     }
 
     /// When [`Self::poll`] wants to be called.
@@ -67,7 +92,11 @@ impl MtuSearch {
             self.tries = 0;
         }
         let size = LINK_MTUS.get(self.candidate).map_or(0, |mtu| mtu - self.headers);
-        if size <= self.known {
+        if self.assumed && self.candidate > 0 {
+            // The assumption was wrong.
+            (self.known, self.assumed) = (BASE_LINK_MTU - self.headers, false);
+        }
+        if size <= self.known && !self.assumed {
             self.candidate = 0;
             self.tries = 0;
             self.settled = true;
@@ -82,8 +111,8 @@ impl MtuSearch {
     /// A probe of this size arrived.
     pub(crate) fn on_ack(&mut self, size: u16, now: Instant) {
         let candidate = LINK_MTUS.get(self.candidate).map_or(0, |mtu| mtu - self.headers);
-        if size > self.known && LINK_MTUS.iter().any(|mtu| mtu - self.headers == size) {
-            self.known = size;
+        if (size > self.known || self.assumed) && LINK_MTUS.iter().any(|mtu| mtu - self.headers == size) {
+            (self.known, self.assumed) = (size, false);
             if size >= candidate {
                 // Nothing larger exists than the first candidate; else a wider network may take this one's place.
                 let largest = self.candidate == 0;
@@ -118,6 +147,17 @@ mod tests {
     fn an_ethernet_path_is_known_after_one_probe() {
         let mut mtu = MtuSearch::new("192.0.2.1:1".parse().expect("an address"));
         assert_eq!((mtu.known(), search(&mut mtu, 1_472), mtu.known()), (1_252, 1, 1_472));
+    }
+
+    #[test]
+    fn a_size_assumed_from_the_other_direction_holds_until_our_own_probes_fail() {
+        for (limit, known) in [(1_472, 1_472), (1_352, 1_352), (1_260, 1_252)] {
+            let mut mtu = MtuSearch::new("192.0.2.1:1".parse().expect("an address"));
+            mtu.assume(1_472);
+            assert_eq!((mtu.known(), mtu.is_settled()), (1_472, false));
+            search(&mut mtu, limit);
+            assert_eq!((mtu.known(), mtu.is_settled()), (known, true));
+        }
     }
 
     /// PATH-2

@@ -242,6 +242,13 @@ impl Message {
 }
 
 impl Frame {
+    /// Bytes of the frame on the wire.
+    pub(crate) fn encoded_len(&self) -> usize {
+        let mut bytes = Vec::new();
+        self.encode(&mut bytes);
+        bytes.len()
+    }
+
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Frame::Padding(len) => {

@@ -27,7 +27,7 @@ use tandem_proto::wire::header::HoldClass;
 use tracing::debug;
 
 use super::loss_based::LossBased;
-use super::{CongestionHandle, Metrics};
+use super::{CongestionHandle, HoldRule, Metrics};
 use crate::transport::pacing;
 
 /// Makes the controllers of one connection.
@@ -166,6 +166,11 @@ impl Controller for Switchable {
         let (congestion, hold_lag) = {
             let mut signals = self.handle.0.signals.lock();
             (signals.take_congestion(), signals.short_hold_lag())
+        };
+        let (congestion, hold_lag) = match self.handle.hold_rule() {
+            HoldRule::Off => (None, Duration::ZERO),
+            HoldRule::WithoutSignals => (None, hold_lag),
+            HoldRule::On => (congestion, hold_lag),
         };
         match &mut self.running {
             Running::LossBased(controller) => {
