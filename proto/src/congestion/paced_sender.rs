@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use super::pacer::{Pacer, Release};
-use super::rate_sample::{LossBatch, Sampler};
+use super::rate_sample::{ACK_ONLY_BELOW, LossBatch, Sampler};
 use super::{Congestion, Control, Metrics, Sent};
 
 /// One connection's sender under a model-based controller.
@@ -38,7 +38,13 @@ impl PacedSender {
         let in_flight = self.sampler.in_flight();
         self.controller.on_sent(&Sent { bytes, in_flight, app_limited: self.sampler.is_app_limited() }, now);
         let control = self.controller.control();
-        let release = self.pacer.release(now, bytes, control.pacing_rate, control.send_quantum);
+        // Acknowledgements are no load, and the other direction waits for them: the rate found for a trickle of data must
+        // not throttle them.
+        let release = if bytes < ACK_ONLY_BELOW {
+            Release { at: now, departure: now }
+        } else {
+            self.pacer.release(now, bytes, control.pacing_rate, control.send_quantum)
+        };
         self.sampler.on_sent(now, release.departure, bytes, control.cwnd, self.smss);
         release
     }
