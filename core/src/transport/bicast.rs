@@ -3,7 +3,7 @@
 //! What quinn sends goes to the session's link, which numbers it and names the paths; what arrives goes to the link of the
 //! session it belongs to, which drops duplicates, holds what must wait, and hands the rest up. An error of one path's
 //! socket is an event of that path; quinn never sees it. A copy that a socket does not take is skipped, and only if the
-//! preferred path's socket is full does quinn wait.
+//! preferred path's socket is full does quinn wait, for a moment if there are others.
 //!
 //! Locks are taken in this order and held across no wait: receive state, a session's link, peers. The tables of sockets
 //! and sessions are locked for a look or a change only.
@@ -34,7 +34,7 @@ use tandem_proto::peers::{PeerId, Peers};
 
 use super::congestion::CongestionHandle;
 use super::session::{AddressChange, Session, session_address, session_number};
-use super::socket::PathSocket;
+use super::socket::{self, PathSocket};
 
 /// Most datagrams of one batch; what quinn asks for at most.
 const MOST_SEGMENTS: usize = 10;
@@ -176,7 +176,7 @@ impl BicastSocket {
 
     fn send_on(&self, address: PathAddress, transmit: &Transmit<'_>) -> io::Result<()> {
         match self.sockets.read().get(address.socket) {
-            Some(Some(socket)) => socket.try_send(transmit),
+            Some(Some(path_socket)) => socket::send(&**path_socket, transmit),
             _ => Err(io::ErrorKind::NotConnected.into()),
         }
     }
@@ -204,9 +204,12 @@ impl BicastSocket {
                 src_ip: address.local,
             };
             match self.send_on(address, &copy) {
+                Ok(()) if index == 0 => session.on_room(),
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if index == 0 {
+                    // A socket that stays full must not keep the datagram from the other paths.
+                    let others = departure.targets.len() > 1;
+                    if index == 0 && !(others && session.full_for(now) >= poller::FULL_PATIENCE) {
                         session.link.lock().take_back(&departure);
                         if let Some(socket) = self.socket(address.socket) {
                             poller::publish_full(socket);

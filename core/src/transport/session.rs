@@ -46,6 +46,8 @@ pub(super) struct Session {
     pub(super) flow_bytes_sent: AtomicU64,
     pub(super) flow_bytes_received: AtomicU64,
     last_sent: AtomicU64,
+    /// Since when the preferred path's socket takes nothing, in milliseconds from the epoch, plus one; 0 if it does.
+    full_since: AtomicU64,
     epoch: Instant,
 }
 
@@ -59,19 +61,40 @@ impl Session {
             flow_bytes_sent: AtomicU64::new(0),
             flow_bytes_received: AtomicU64::new(0),
             last_sent: AtomicU64::new(0),
+            full_since: AtomicU64::new(0),
             epoch: now,
         })
     }
 
     /// Notes that QUIC sent something.
     pub(super) fn on_sent(&self, now: Instant) {
-        self.last_sent.store(now.saturating_duration_since(self.epoch).as_millis() as u64, Relaxed);
+        self.last_sent.store(self.millis(now), Relaxed);
     }
 
     /// Whether QUIC sent something within the last 100 ms.
     pub(super) fn is_sending(&self, now: Instant) -> bool {
-        let elapsed = now.saturating_duration_since(self.epoch).as_millis() as u64;
-        elapsed.saturating_sub(self.last_sent.load(Relaxed)) < 100
+        self.millis(now).saturating_sub(self.last_sent.load(Relaxed)) < 100
+    }
+
+    /// Notes that the preferred path's socket took something.
+    pub(super) fn on_room(&self) {
+        if self.full_since.load(Relaxed) != 0 {
+            self.full_since.store(0, Relaxed);
+        }
+    }
+
+    /// Notes that the preferred path's socket is full, and says for how long it has been.
+    pub(super) fn full_for(&self, now: Instant) -> Duration {
+        let now = self.millis(now);
+        let since = self.full_since.load(Relaxed).checked_sub(1).unwrap_or_else(|| {
+            self.full_since.store(now + 1, Relaxed);
+            now
+        });
+        Duration::from_millis(now.saturating_sub(since))
+    }
+
+    fn millis(&self, now: Instant) -> u64 {
+        now.saturating_duration_since(self.epoch).as_millis() as u64
     }
 
     /// Passes on what the link has to tell: address changes go to `addresses`, signals to the controller.

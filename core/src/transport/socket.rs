@@ -1,7 +1,7 @@
 //! One UDP socket that carries paths: the seam between the transport and a real or virtual network.
 //!
 //! A client has one per network, bound to its interface; a relay one per listen address. The real one keeps segmentation
-//! offload (GSO/GRO) and ECN through `quinn::udp` and goes on without offload when the kernel or a driver refuses it.
+//! offload (GSO/GRO) and ECN through `quinn::udp`; [`send`] goes on without offload when the kernel or a driver refuses it.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -35,7 +35,8 @@ pub trait PathSocket: Send + Sync + Debug + 'static {
     /// Sends the datagrams of one transmit, all or none as far as can be told.
     ///
     /// # Errors
-    /// `WouldBlock` if the socket's buffer is full; anything else is an event of this socket alone.
+    /// `WouldBlock` if the socket's buffer is full; anything else is an event of this socket alone. If segmentation offload
+    /// was refused, nothing was sent and [`Self::max_transmit_segments`] is 1 from then on.
     fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()>;
 
     /// Resolves when a send is worth another try. May be called by any number of tasks.
@@ -71,23 +72,33 @@ impl UdpPathSocket {
         socket.set_nonblocking(true)?;
         Ok(Arc::new(Self { io: tokio::net::UdpSocket::from_std(socket)?, state }))
     }
+}
 
-    fn send_once(&self, transmit: &Transmit<'_>) -> io::Result<()> {
-        self.io.try_io(Interest::WRITABLE, || self.state.try_send((&self.io).into(), transmit))
-    }
-
-    fn send_each_segment(&self, transmit: &Transmit<'_>, segment_size: usize) -> io::Result<()> {
-        for (index, segment) in transmit.contents.chunks(segment_size).enumerate() {
-            let one = Transmit { contents: segment, segment_size: None, ..clone_head(transmit) };
-            match self.send_once(&one) {
-                Ok(()) => {}
-                // Some have left: the rest counts as lost on the way rather than being sent twice.
-                Err(_) if index > 0 => return Ok(()),
-                Err(error) => return Err(error),
-            }
+/// Sends a transmit on a socket, its datagrams one by one where offload does not work (any more).
+///
+/// # Errors
+/// As [`PathSocket::try_send`].
+pub(super) fn send(socket: &dyn PathSocket, transmit: &Transmit<'_>) -> io::Result<()> {
+    let Some(size) = transmit.segment_size.filter(|size| *size < transmit.contents.len()) else {
+        return socket.try_send(transmit);
+    };
+    if socket.max_transmit_segments() > 1 {
+        match socket.try_send(transmit) {
+            // The socket has noticed that offload fails and turned it off: the same datagrams go one by one.
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock && socket.max_transmit_segments() <= 1 => {}
+            done => return done,
         }
-        Ok(())
     }
+    for (index, segment) in transmit.contents.chunks(size).enumerate() {
+        let one = Transmit { contents: segment, segment_size: None, ..clone_head(transmit) };
+        match socket.try_send(&one) {
+            Ok(()) => {}
+            // Some have left: the rest counts as lost on the way rather than being sent twice.
+            Err(_) if index > 0 => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 fn clone_head<'a>(transmit: &Transmit<'a>) -> Transmit<'a> {
@@ -117,19 +128,7 @@ impl PathSocket for UdpPathSocket {
     }
 
     fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
-        let Some(size) = transmit.segment_size.filter(|size| *size < transmit.contents.len()) else {
-            return self.send_once(transmit);
-        };
-        if self.state.max_gso_segments() <= 1 {
-            return self.send_each_segment(transmit, size);
-        }
-        match self.send_once(transmit) {
-            // The library has noticed that offload fails and turned it off: the same datagrams go one by one.
-            Err(error) if error.kind() != io::ErrorKind::WouldBlock && self.state.max_gso_segments() <= 1 => {
-                self.send_each_segment(transmit, size)
-            }
-            done => done,
-        }
+        self.io.try_io(Interest::WRITABLE, || self.state.try_send((&self.io).into(), transmit))
     }
 
     fn writable(self: Arc<Self>) -> Writable {
@@ -148,3 +147,6 @@ impl PathSocket for UdpPathSocket {
         self.state.gro_segments()
     }
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests;

@@ -10,12 +10,16 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use quinn::UdpPoller;
 use tokio::time::Sleep;
 
 use crate::transport::pacing::{self, PacingHandle};
 use crate::transport::socket::{PathSocket, Writable};
+
+/// How long a full socket is waited for before the session tries again: its datagrams may have another way by then.
+pub(super) const FULL_PATIENCE: Duration = Duration::from_millis(20);
 
 thread_local! {
     static FULL: Cell<Option<Arc<dyn PathSocket>>> = const { Cell::new(None) };
@@ -31,7 +35,7 @@ pub(super) fn publish_full(socket: Arc<dyn PathSocket>) {
 pub(super) struct Gate {
     pacing: Option<PacingHandle>,
     timer: Option<Pin<Box<Sleep>>>,
-    writable: Option<Writable>,
+    writable: Option<(Writable, Pin<Box<Sleep>>)>,
 }
 
 impl fmt::Debug for Gate {
@@ -46,7 +50,7 @@ impl UdpPoller for Gate {
             self.pacing = Some(pacing);
         }
         if let Some(socket) = FULL.take() {
-            self.writable = Some(socket.writable());
+            self.writable = Some((socket.writable(), Box::pin(tokio::time::sleep(FULL_PATIENCE))));
         }
         let now = tokio::time::Instant::now();
         if let Some(until) = self.pacing.as_ref().and_then(|pacing| pacing.shut_until(now.into_std())) {
@@ -57,11 +61,12 @@ impl UdpPoller for Gate {
             }
             ready!(timer.as_mut().poll(cx));
         }
-        if let Some(writable) = &mut self.writable {
-            let done = ready!(writable.as_mut().poll(cx));
-            self.writable = None;
+        if let Some((writable, patience)) = &mut self.writable {
             // An error of one socket is that path's, and shows at the next send.
-            drop(done);
+            if writable.as_mut().poll(cx).is_pending() {
+                ready!(patience.as_mut().poll(cx));
+            }
+            self.writable = None;
         }
         Poll::Ready(Ok(()))
     }
