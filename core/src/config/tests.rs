@@ -1,5 +1,7 @@
 //! Configuration files, good and bad.
 
+use proptest::prelude::*;
+
 use super::*;
 
 fn parse(text: &str) -> Result<Config, ConfigError> {
@@ -104,4 +106,56 @@ fn a_password_is_not_shown() {
     assert!(!format!("{:?}", parse(text).unwrap()).contains("hunter2"));
     let too_long = format!("version = 1\n[socks]\nuser = \"ann\"\npassword = \"{}\"\n", "hunter2".repeat(99));
     assert!(!error(&too_long).contains("hunter2"));
+}
+
+/// Lines of which files are made: right ones, slips, and TOML's own punctuation.
+fn line() -> impl Strategy<Value = String> {
+    let key = prop_oneof![
+        Just("version"),
+        Just("mode"),
+        Just("bicast"),
+        Just("congestion"),
+        Just("interfaces"),
+        Just("link_file"),
+        Just("socks"),
+        Just("forward"),
+        Just("listen"),
+        Just("user"),
+        Just("password"),
+        Just("target"),
+        Just("x.y"),
+    ];
+    let value = prop_oneof![
+        Just("1".to_owned()),
+        Just("\"single\"".to_owned()),
+        Just("\"bicast\"".to_owned()),
+        Just("\"127.0.0.1:1\"".to_owned()),
+        Just("[\"a\", 2]".to_owned()),
+        Just("{ listen = 3 }".to_owned()),
+        Just("1979-05-27".to_owned()),
+        Just("\"\"\"".to_owned()),
+        "\"\\PC{0,300}\"",
+        "\\PC{0,20}",
+    ];
+    prop_oneof![
+        6 => (key, value).prop_map(|(key, value)| format!("{key} = {value}")),
+        1 => Just("[socks]".to_owned()),
+        1 => Just("[[forward]]".to_owned()),
+        1 => "\\PC{0,40}",
+    ]
+}
+
+proptest! {
+    /// CONF-1: whatever the file holds, it is taken or refused with the file's name and a line.
+    #[test]
+    fn any_text_is_taken_or_refused_with_file_and_line(lines in prop::collection::vec(line(), 0..12), first: bool) {
+        let head = if first { "version = 1\n" } else { "" };
+        let text = format!("{head}{}", lines.join("\n"));
+        if let Err(error) = parse(&text) {
+            let found = error.to_string();
+            let rest = found.strip_prefix("/etc/tandem.toml:").unwrap_or_else(|| panic!("{found}"));
+            let line: usize = rest.split(':').next().unwrap().parse().unwrap_or_else(|_| panic!("{found}"));
+            prop_assert!((1..=text.split('\n').count()).contains(&line), "{found}");
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use proptest::prelude::*;
 use tandem_proto::mode::Sides;
 use tandem_proto::pairing::{PairingLink, Secret};
 use tandem_proto::stats::SessionState;
@@ -117,4 +118,21 @@ fn requests_are_written_as_documented() {
     let mode = Request::Mode(Mode::Bicast(Sides::Client));
     assert_eq!(text(mode), r#"{"command":"mode","mode":"bicast","bicast":"client"}"#);
     assert_eq!(text(Request::Mode(Mode::Single)), r#"{"command":"mode","mode":"single"}"#);
+}
+
+proptest! {
+    #[test]
+    fn any_line_is_a_request_or_an_error_and_requests_read_back(
+        noise in prop::collection::vec(any::<u8>(), 0..200),
+        command in prop_oneof![Just("status"), Just("mode"), Just("stop"), Just("fly")],
+        mode in prop_oneof![Just("\"single\""), Just("\"bicast\""), Just("7"), Just("null")],
+        sides in prop_oneof![Just("\"client\""), Just("\"both\""), Just("[]"), Just("{\"a\":1}")],
+    ) {
+        let _ = serde_json::from_slice::<Request>(&noise);
+        let text = format!("{{\"command\":\"{command}\",\"mode\":{mode},\"bicast\":{sides}}}");
+        if let Ok(request) = serde_json::from_str::<Request>(&text) {
+            let again = serde_json::to_string(&request).unwrap();
+            prop_assert_eq!(serde_json::from_str::<Request>(&again).unwrap(), request);
+        }
+    }
 }
