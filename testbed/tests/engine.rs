@@ -2,201 +2,26 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
-use std::future::Future;
-use std::net::SocketAddr;
+mod bed;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-use tandem_core::client::{Engine, EngineConfig};
-use tandem_core::dial::{Dial, DialError};
-use tandem_core::platform::{Binder, Bound, Interface, InterfaceKind, Scripted};
-use tandem_core::pump::memory::{MemoryTcp, pair};
-use tandem_core::pump::{PumpEnd, pump};
-use tandem_netem::{Direction, LinkConfig, Loss, Reorder};
+use bed::{PATIENCE, RELAY_TOO, card, download, link, mirror, open, paths_up, pattern, read_all, scenario, until};
+use tandem_core::dial::DialError;
+use tandem_core::pump::PumpEnd;
+use tandem_netem::{Bitrate, Direction, LinkConfig, Loss, Reorder};
 use tandem_proto::mode::{Mode, Sides};
-use tandem_proto::pairing::{PairingLink, Secret};
-use tandem_proto::stats::{PathState, SessionState, Snapshot};
+use tandem_proto::pairing::Secret;
+use tandem_proto::stats::{SessionState, Snapshot};
 use tandem_proto::wire::flow::OpenError;
-use tandem_relay::identity::Identity;
-use tandem_relay::serve::{Limits, Relay, RelayConfig};
-use tandem_relay::tokens::{Authority, Revoked};
-use tandem_testbed::virtual_time::{elapsed, run};
-use tandem_testbed::{Line, Origins, VirtualNetwork};
+use tandem_relay::tokens::Authority;
+use tandem_testbed::Line;
+use tandem_testbed::virtual_time::elapsed;
 use time::OffsetDateTime;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::watch;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::io::AsyncWriteExt;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
-use tokio_util::sync::CancellationToken;
-
-const RELAY: &str = "203.0.113.1:4433";
-/// The relay's second address, with lines of its own.
-const RELAY_TOO: &str = "203.0.113.2:4433";
-/// A relay's sessions linger for a few seconds after their end, and with them its address is in use.
-const ADDRESS_FREE: Duration = Duration::from_secs(5);
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// A relay and the two networks that lead to it.
-struct Bed {
-    network: VirtualNetwork,
-    lines: [Line; 2],
-    platform: Scripted,
-    identity: String,
-    authority: Authority,
-    relay: JoinHandle<()>,
-    drain: CancellationToken,
-    revoked: watch::Sender<Arc<Revoked>>,
-}
-
-/// A link with this one-way delay.
-fn link(delay_ms: u64, seed: u64) -> LinkConfig {
-    LinkConfig { delay: Duration::from_millis(delay_ms), seed, ..LinkConfig::default() }
-}
-
-impl Bed {
-    /// Two networks whose four directions are made by `link` from a seed each.
-    fn new(link: impl Fn(u64) -> LinkConfig) -> Self {
-        let network = VirtualNetwork::new();
-        let lay = |index: u64| {
-            let (up, down) = (link(2 * index + 1), link(2 * index + 2));
-            network.line(address(index), RELAY.parse().unwrap(), up, down).unwrap()
-        };
-        let lines = [lay(0), lay(1)];
-        let identity = Identity::generate().unwrap().to_pem().expose().to_owned();
-        let authority = Authority::generate().unwrap();
-        let revoked = watch::Sender::new(Arc::default());
-        let drain = CancellationToken::new();
-        let relay = start_relay(&network, &identity, &authority, revoked.subscribe(), drain.clone());
-        let platform = Scripted::new(vec![card(&network, &lines[0], 0), card(&network, &lines[1], 1)]);
-        Self { network, lines, platform, identity, authority, relay, drain, revoked }
-    }
-
-    /// The same relay after a crash: it knows its key, and no session. (It says goodbye, but nobody can hear it.)
-    async fn crash_and_restart(&mut self) {
-        self.each_direction(Line::cut);
-        self.drain.cancel();
-        (&mut self.relay).await.unwrap();
-        sleep(ADDRESS_FREE).await;
-        self.drain = CancellationToken::new();
-        self.relay =
-            start_relay(&self.network, &self.identity, &self.authority, self.revoked.subscribe(), self.drain.clone());
-        self.each_direction(Line::restore);
-    }
-
-    fn each_direction(&self, act: fn(&Line, Direction)) {
-        for line in &self.lines {
-            act(line, Direction::Up);
-            act(line, Direction::Down);
-        }
-    }
-
-    fn config(&self) -> EngineConfig {
-        let (token, _) = self.authority.issue("test", OffsetDateTime::now_utc(), Duration::from_secs(3600)).unwrap();
-        let pin = Identity::from_pem(&self.identity).unwrap().pin();
-        let relays = vec![RELAY.parse().unwrap()];
-        let link = PairingLink { relays, pins: vec![pin], token, name: String::new() };
-        EngineConfig { listen: None, seed: Some([3; 32]), ..EngineConfig::new(link) }
-    }
-
-    async fn engine(&self, config: EngineConfig) -> Engine {
-        Engine::start(config, Arc::new(self.platform.clone())).await.unwrap()
-    }
-}
-
-fn address(index: u64) -> SocketAddr {
-    format!("10.0.{index}.2:1000").parse().unwrap()
-}
-
-/// A network card on one of the lines, named `wifi0` or `cell0`. Each socket has a port of its own.
-fn card(network: &VirtualNetwork, line: &Line, index: u64) -> (Interface, Binder) {
-    let first = address(index);
-    let interface = Interface {
-        name: ["wifi0", "cell0"][index as usize].to_owned(),
-        index: index as u32 + 1,
-        kind: InterfaceKind::Other,
-        addresses: vec![first.ip()],
-        up: true,
-        external: true,
-    };
-    let (network, line, sockets) = (network.clone(), line.clone(), AtomicU16::new(0));
-    let bind = move |remote| {
-        let number = sockets.fetch_add(1, Ordering::Relaxed);
-        let local = SocketAddr::new(first.ip(), first.port() + number);
-        if remote == RELAY_TOO.parse().unwrap() {
-            network.line(local, remote, link(10, 9), link(10, 10)).unwrap();
-        } else if number > 0 {
-            line.share(local, remote);
-        }
-        Ok(Bound { socket: network.socket(local), remote })
-    };
-    (interface, Arc::new(bind))
-}
-
-fn start_relay(
-    network: &VirtualNetwork,
-    identity: &str,
-    authority: &Authority,
-    revoked: watch::Receiver<Arc<Revoked>>,
-    drain: CancellationToken,
-) -> JoinHandle<()> {
-    let config = RelayConfig {
-        identity: Identity::from_pem(identity).unwrap(),
-        next_pin: None,
-        verifier: authority.verifier(),
-        revoked,
-        limits: Limits::default(),
-        seed: Some([4; 32]),
-    };
-    let origins = Origins::new()
-        .with("blob:80", |mut tcp| async move {
-            // Asked for a number of bytes, sends them.
-            let bytes = tcp.read_u32().await.unwrap();
-            let _ = tcp.write_all(&vec![7; bytes as usize]).await;
-        })
-        .with("count:80", |mut tcp| async move {
-            // Takes everything, then says how much that was.
-            let mut got = Vec::new();
-            if tcp.read_to_end(&mut got).await.is_ok() {
-                let _ = tcp.write_u32(got.len() as u32).await;
-            }
-        })
-        .failing("closed:80", OpenError::Refused);
-    let sockets = [RELAY, RELAY_TOO].map(|address| network.socket(address.parse().unwrap()) as _).to_vec();
-    let relay = Relay::bind(config, sockets, origins).unwrap();
-    tokio::spawn(relay.serve(drain))
-}
-
-/// An application's connection through the engine.
-async fn open(dial: &Arc<dyn Dial>, target: &str) -> Result<(MemoryTcp, JoinHandle<PumpEnd>), DialError> {
-    let flow = dial.open_tcp(target.parse().unwrap()).await?;
-    let (app, inbound) = pair(64 * 1024);
-    let pumping = tokio::spawn(pump(flow, inbound));
-    Ok((app, tokio::spawn(async { pumping.await.unwrap().end })))
-}
-
-async fn download(dial: &Arc<dyn Dial>, bytes: u32) -> usize {
-    let (mut app, _) = open(dial, "blob:80").await.unwrap();
-    app.write_u32(bytes).await.unwrap();
-    let mut got = Vec::new();
-    app.read_to_end(&mut got).await.unwrap();
-    got.len()
-}
-
-async fn until(engine: &Engine, what: &str, condition: impl FnMut(&Snapshot) -> bool) -> Snapshot {
-    let mut snapshots = engine.handle().subscribe();
-    let found = timeout(PATIENCE, snapshots.wait_for(condition)).await.map(|found| found.unwrap().clone());
-    found.unwrap_or_else(|_| panic!("not so within {PATIENCE:?}: {what}; {:#?}", engine.handle().snapshot()))
-}
-
-fn paths_up(snapshot: &Snapshot) -> Vec<&str> {
-    let up = snapshot.paths.iter().filter(|path| path.state == PathState::Up);
-    up.map(|path| path.interface.as_str()).collect()
-}
-
-fn scenario<F: Future<Output = ()>>(link: impl Fn(u64) -> LinkConfig, test: impl FnOnce(Bed) -> F) {
-    run(async { test(Bed::new(link)).await });
-}
 
 #[test]
 fn a_session_comes_up_over_every_network_and_flows_travel_in_both_modes() {
@@ -206,7 +31,7 @@ fn a_session_comes_up_over_every_network_and_flows_travel_in_both_modes() {
             let engine = bed.engine(bed.config()).await;
             let dial = engine.handle().dial();
             // Asked for before there is a session: it waits.
-            assert_eq!(download(&dial, 100_000).await, 100_000);
+            download(&dial, 100_000).await;
             let snapshot = until(&engine, "both paths are up", |snapshot| paths_up(snapshot).len() == 2).await;
             assert_eq!(snapshot.state, SessionState::Connected);
             assert_eq!(paths_up(&snapshot), ["wifi0", "cell0"]);
@@ -214,7 +39,7 @@ fn a_session_comes_up_over_every_network_and_flows_travel_in_both_modes() {
 
             engine.handle().set_mode(Mode::Bicast(Sides::Both));
             sleep(Duration::from_secs(1)).await;
-            assert_eq!(download(&dial, 100_000).await, 100_000);
+            download(&dial, 100_000).await;
             let copied = |snapshot: &Snapshot| snapshot.down.copies >= 70 && snapshot.up.copies > 0;
             until(&engine, "datagrams are copied both ways", copied).await;
             engine.stop().await;
@@ -245,13 +70,13 @@ fn a_thousand_flows_at_once_wait_for_their_turn_and_all_succeed() {
         async |bed| {
             let engine = bed.engine(bed.config()).await;
             let dial = engine.handle().dial();
-            assert_eq!(download(&dial, 1).await, 1);
+            download(&dial, 1).await;
             let mut flows = JoinSet::new();
             let start = Instant::now();
             for _ in 0..1000 {
                 let dial = Arc::clone(&dial);
                 flows.spawn(async move {
-                    assert_eq!(download(&dial, 10_000).await, 10_000);
+                    download(&dial, 10_000).await;
                     start.elapsed()
                 });
             }
@@ -273,14 +98,8 @@ fn two_thousand_short_flows_in_a_row_lose_nothing_on_a_bad_link() {
     scenario(bad, async |bed| {
         let engine = bed.engine(bed.config()).await;
         let dial = engine.handle().dial();
-        for round in 0..2000u32 {
-            let bytes = 1 + round * 37 % 20_000;
-            let (mut app, end) = open(&dial, "count:80").await.unwrap();
-            app.write_all(&vec![1; bytes as usize]).await.unwrap();
-            app.shutdown().await.unwrap();
-            assert_eq!(timeout(PATIENCE, app.read_u32()).await.unwrap().unwrap(), bytes, "round {round}");
-            drop(app);
-            assert_eq!(timeout(PATIENCE, end).await.unwrap().unwrap(), PumpEnd::Finished, "round {round}");
+        for round in 0..2000 {
+            mirror(&dial, &pattern(1 + round * 37 % 20_000)).await;
         }
     });
 }
@@ -295,7 +114,7 @@ fn networks_that_come_and_go_change_the_paths_and_no_flow() {
             let engine = bed.engine(bed.config()).await;
             let dial = engine.handle().dial();
             until(&engine, "both paths are up", |snapshot| paths_up(snapshot).len() == 2).await;
-            let (mut app, _) = open(&dial, "count:80").await.unwrap();
+            let (mut app, _) = open(&dial, "mirror:80").await.unwrap();
             app.write_all(b"before ").await.unwrap();
 
             bed.platform.set(vec![cell.clone()]);
@@ -306,7 +125,7 @@ fn networks_that_come_and_go_change_the_paths_and_no_flow() {
             until(&engine, "wifi0's path is back", |snapshot| paths_up(snapshot).len() == 2).await;
             app.write_all(b"after").await.unwrap();
             app.shutdown().await.unwrap();
-            assert_eq!(timeout(PATIENCE, app.read_u32()).await.unwrap().unwrap(), 20);
+            assert_eq!(read_all(&mut app).await, b"before between after");
             assert_eq!(engine.handle().snapshot().state, SessionState::Connected);
         },
     );
@@ -319,10 +138,10 @@ fn a_relay_that_crashed_and_came_back_is_used_again_within_seconds() {
         async |mut bed| {
             let engine = bed.engine(bed.config()).await;
             let dial = engine.handle().dial();
-            assert_eq!(download(&dial, 1000).await, 1000);
-            bed.crash_and_restart().await;
+            download(&dial, 1000).await;
+            bed.crash_and_restart_relay();
             let back = elapsed();
-            assert_eq!(timeout(PATIENCE, download(&dial, 1000)).await.unwrap(), 1000);
+            timeout(PATIENCE, download(&dial, 1000)).await.unwrap();
             assert!(elapsed() - back < Duration::from_secs(8), "{:?}", elapsed() - back);
         },
     );
@@ -337,7 +156,7 @@ fn a_relay_out_of_reach_at_one_address_is_reached_at_another_within_seconds() {
             config.link.relays.push(RELAY_TOO.parse().unwrap());
             let engine = bed.engine(config).await;
             let dial = engine.handle().dial();
-            assert_eq!(download(&dial, 1000).await, 1000);
+            download(&dial, 1000).await;
             bed.each_direction(Line::cut);
             let cut = elapsed();
             let moved = |snapshot: &Snapshot| {
@@ -345,7 +164,7 @@ fn a_relay_out_of_reach_at_one_address_is_reached_at_another_within_seconds() {
             };
             until(&engine, "it has moved to the other address", moved).await;
             assert!(elapsed() - cut < Duration::from_secs(8), "{:?}", elapsed() - cut);
-            assert_eq!(timeout(PATIENCE, download(&dial, 1000)).await.unwrap(), 1000);
+            timeout(PATIENCE, download(&dial, 1000)).await.unwrap();
         },
     );
 }
@@ -358,14 +177,14 @@ fn an_outage_of_every_network_ends_no_session_and_no_flow() {
             let engine = bed.engine(bed.config()).await;
             let dial = engine.handle().dial();
             until(&engine, "both paths are up", |snapshot| paths_up(snapshot).len() == 2).await;
-            let (mut app, _) = open(&dial, "count:80").await.unwrap();
+            let (mut app, _) = open(&dial, "mirror:80").await.unwrap();
             app.write_all(b"before ").await.unwrap();
             bed.each_direction(Line::cut);
             sleep(Duration::from_secs(20)).await;
             bed.each_direction(Line::restore);
             app.write_all(b"after").await.unwrap();
             app.shutdown().await.unwrap();
-            assert_eq!(timeout(PATIENCE, app.read_u32()).await.unwrap().unwrap(), 12);
+            assert_eq!(read_all(&mut app).await, b"before after");
         },
     );
 }
@@ -401,6 +220,86 @@ fn a_wrong_key_is_no_relay() {
             let trying = until(&engine, "it says what is wrong", |snapshot| snapshot.problem.is_some()).await;
             assert_eq!(trying.state, SessionState::Connecting);
             assert!(trying.problem.unwrap().contains("key is not the one in the pairing link"));
+        },
+    );
+}
+
+#[test]
+fn the_mode_changes_in_mid_download_without_a_byte_or_the_session_lost() {
+    let link = |seed| {
+        LinkConfig { rate: Some(Bitrate::from_mbit(50)), loss: Loss::Random(0.005), ..link(10, seed) }
+            .with_queue_time(Duration::from_millis(40))
+    };
+    scenario(link, async |bed| {
+        let engine = bed.engine(bed.config()).await;
+        let dial = engine.handle().dial();
+        until(&engine, "both paths are up", |snapshot| paths_up(snapshot).len() == 2).await;
+        let fetching = Arc::clone(&dial);
+        let fetch = tokio::spawn(async move { download(&fetching, 20_000_000).await });
+        let mut before = 0;
+        for (mode, copies) in [
+            (Mode::Single, false),
+            (Mode::Bicast(Sides::Server), true),
+            (Mode::Bicast(Sides::Client), false),
+            (Mode::Bicast(Sides::Both), true),
+        ] {
+            engine.handle().set_mode(mode);
+            sleep(Duration::from_millis(600)).await;
+            assert!(!fetch.is_finished(), "{mode}: the download was over too soon");
+            let snapshot = engine.handle().snapshot();
+            // Some 1,700 datagrams take 400 ms; the change itself takes a round trip, and the tally up to a quarter second.
+            let copied = snapshot.down.copies - before;
+            assert!(if copies { copied > 100 } else { copied < 700 }, "{mode}: {copied} copies, {snapshot:#?}");
+            sleep(Duration::from_millis(300)).await;
+            before = engine.handle().snapshot().down.copies;
+        }
+        engine.handle().set_mode(Mode::Single);
+        fetch.await.unwrap();
+        let snapshot = engine.handle().snapshot();
+        assert!(snapshot.uptime_s > 3.0 && snapshot.mode == Mode::Single, "{snapshot:#?}");
+    });
+}
+
+/// TCP-3 (a stop of the relay drains what is finishing)
+#[test]
+fn a_relay_that_is_told_to_stop_delivers_what_is_under_way_over_a_bad_link() {
+    let bad = |seed| LinkConfig { loss: Loss::Random(0.05), ..link(20, seed) };
+    scenario(bad, async |bed| {
+        let engine = bed.engine(bed.config()).await;
+        let dial = engine.handle().dial();
+        download(&dial, 1).await;
+        let mut flows = JoinSet::new();
+        for round in 0..50 {
+            let dial = Arc::clone(&dial);
+            flows.spawn(async move { mirror(&dial, &pattern(1_000 + round * 500)).await });
+        }
+        // Every flow is open by now, and hardly one is done.
+        sleep(Duration::from_millis(150)).await;
+        bed.drain.cancel();
+        while let Some(done) = timeout(PATIENCE, flows.join_next()).await.unwrap() {
+            done.unwrap();
+        }
+        timeout(PATIENCE, bed.relay).await.expect("the relay stops").unwrap();
+    });
+}
+
+#[test]
+fn a_relay_that_was_restarted_tells_a_sender_so_at_once() {
+    scenario(
+        |seed| link(10, seed),
+        async |mut bed| {
+            let engine = bed.engine(bed.config()).await;
+            let dial = engine.handle().dial();
+            until(&engine, "both paths are up", |snapshot| paths_up(snapshot).len() == 2).await;
+            let (mut app, end) = open(&dial, "mirror:80").await.unwrap();
+            bed.crash_and_restart_relay();
+            let crashed = elapsed();
+            app.write_all(b"for a relay that is no more").await.unwrap();
+            // Not silence tells: QUIC's stateless reset does, one round trip later.
+            assert_eq!(timeout(PATIENCE, end).await.unwrap().unwrap(), PumpEnd::FlowLost);
+            assert!(elapsed() - crashed < Duration::from_millis(100), "{:?}", elapsed() - crashed);
+            timeout(PATIENCE, download(&dial, 1000)).await.unwrap();
+            assert!(elapsed() - crashed < Duration::from_secs(1), "{:?}", elapsed() - crashed);
         },
     );
 }

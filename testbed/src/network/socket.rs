@@ -68,6 +68,7 @@ struct Outbox {
     fault: Option<SendFault>,
     segments: usize,
     failed: u64,
+    unplugged: bool,
 }
 
 impl VirtualSocket {
@@ -77,7 +78,7 @@ impl VirtualSocket {
             local,
             addresses,
             inbox: Mutex::default(),
-            outbox: Mutex::new(Outbox { fault: None, segments: SEGMENTS, failed: 0 }),
+            outbox: Mutex::new(Outbox { fault: None, segments: SEGMENTS, failed: 0, unplugged: false }),
             writable: Notify::new(),
         }
     }
@@ -86,6 +87,13 @@ impl VirtualSocket {
     pub fn set_fault(&self, fault: Option<SendFault>) {
         self.outbox.lock().fault = fault;
         self.writable.notify_waiters();
+    }
+
+    /// Takes the socket off the network, as a crash of its process does: its addresses are free at once, nothing arrives
+    /// any more and what its owner still sends is lost.
+    pub fn unplug(&self) {
+        self.outbox.lock().unplugged = true;
+        self.release_addresses();
     }
 
     /// Transmits that failed by a fault.
@@ -102,6 +110,16 @@ impl VirtualSocket {
         };
         if let Some(receiver) = receiver {
             receiver.wake();
+        }
+    }
+
+    fn release_addresses(&self) {
+        let mut state = self.shared.state.lock();
+        for address in &self.addresses {
+            // Another socket may have the address by now.
+            if state.sockets.get(address).is_some_and(|owner| std::ptr::eq(owner.as_ptr(), self)) {
+                state.sockets.remove(address);
+            }
         }
     }
 
@@ -158,7 +176,13 @@ impl PathSocket for VirtualSocket {
 
     fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
         let size = transmit.segment_size.unwrap_or(transmit.contents.len()).max(1);
-        self.outbox.lock().admit(transmit.contents.len().div_ceil(size))?;
+        {
+            let mut outbox = self.outbox.lock();
+            if outbox.unplugged {
+                return Ok(());
+            }
+            outbox.admit(transmit.contents.len().div_ceil(size))?;
+        }
         let source = match transmit.src_ip {
             None => self.addresses.first(),
             Some(ip) => self.addresses.iter().find(|address| address.ip() == ip),
@@ -207,9 +231,6 @@ impl fmt::Debug for VirtualSocket {
 
 impl Drop for VirtualSocket {
     fn drop(&mut self) {
-        let mut state = self.shared.state.lock();
-        for address in &self.addresses {
-            state.sockets.remove(address);
-        }
+        self.release_addresses();
     }
 }

@@ -1,0 +1,194 @@
+//! Paths that fail in mid-download: sends that give errors, sockets that stay full, links that fall silent.
+#![expect(clippy::unwrap_used, reason = "the whole file is a test")]
+
+use std::time::Duration;
+
+use tandem_netem::{Bitrate, Direction, Jitter, LinkConfig};
+use tandem_proto::congestion::Algorithm;
+use tandem_proto::mode::{Mode, Sides};
+use tandem_proto::stats::{PathState, PathStats};
+use tandem_testbed::{Amount, Bed, Measured, PathLinks, Pings, Scenario, SendFault, virtual_time};
+use tokio::time::{sleep, timeout};
+
+const BICAST: Mode = Mode::Bicast(Sides::Both);
+const GAP_LIMIT: Duration = Duration::from_millis(100);
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Two networks of 100 Mbit/s and 10 ms with a little loss.
+fn twins(mode: Mode, seed: u64) -> Scenario {
+    let path = PathLinks::symmetric(Bitrate::from_mbit(100), Duration::from_millis(10), 0.005);
+    Scenario { paths: vec![path.clone(), path], congestion: Algorithm::Cubic, mode, seed }
+}
+
+/// Something like Wi-Fi (50 Mbit/s down, 20 up, 20 ms) and something like cellular (20 down, 8 up, 60 ms, jitter 15 ms).
+fn wifi_and_cellular(seed: u64) -> Scenario {
+    let link = |mbit, delay_ms, queue_ms| {
+        let delay = Duration::from_millis(delay_ms);
+        LinkConfig { rate: Some(Bitrate::from_mbit(mbit)), delay, ..LinkConfig::default() }
+            .with_queue_time(Duration::from_millis(queue_ms))
+    };
+    let jitter = Jitter { sd: Duration::from_millis(5), correlation: Duration::from_millis(50), ..Jitter::default() };
+    let cellular = |mbit| LinkConfig { jitter, ..link(mbit, 30, 200) };
+    let wifi = PathLinks { up: link(20, 10, 100), down: link(50, 10, 100) };
+    let cellular = PathLinks { up: cellular(8), down: cellular(20) };
+    Scenario { paths: vec![wifi, cellular], congestion: Algorithm::Cubic, mode: BICAST, seed }
+}
+
+/// Downloads for `span`, and a second into it does something to the bed.
+async fn disturbed(bed: &Bed, span: Duration, disturb: impl FnOnce()) -> Measured {
+    let disturbance = async {
+        sleep(Duration::from_secs(1)).await;
+        disturb();
+    };
+    let (measured, ()) = tokio::join!(biased; bed.measure_download(Amount::Time(span)), disturbance);
+    measured.unwrap()
+}
+
+fn path(bed: &Bed, index: usize) -> PathStats {
+    bed.client.stats().link.paths.into_iter().find(|path| usize::from(path.id) == index).unwrap()
+}
+
+async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let wait = async {
+        while !condition() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("not so within {PATIENCE:?}: {what}"));
+}
+
+/// MULTI-1
+#[test]
+fn in_bicast_losing_either_network_leaves_no_gap_in_a_download() {
+    for (seed, lost, interface_down) in losses() {
+        let measured = virtual_time::run(async {
+            let bed = twins(BICAST, seed).connect().await.unwrap();
+            let span = Duration::from_millis(1_600);
+            disturbed(&bed, span, || lose(&bed, lost, interface_down)).await
+        });
+        let case = format!("seed {seed}, path {lost} lost, interface down: {interface_down}");
+        assert!(measured.download.longest_gap <= GAP_LIMIT, "{case}: {:?}", measured.download);
+        // Those sent while it happened were answered like all others: none is missing, or there would be no latencies.
+        assert!(measured.pings.percentile(100.0) <= GAP_LIMIT, "{case}: {:?}", measured.pings.percentile(100.0));
+    }
+}
+
+/// MULTI-1, on networks that differ: what does not fill the slower one feels nothing but its delay.
+#[test]
+fn in_bicast_over_unequal_networks_losing_either_leaves_no_gap_in_small_traffic() {
+    for (seed, lost, interface_down) in losses() {
+        let latencies = virtual_time::run(async {
+            let bed = wifi_and_cellular(seed).connect().await.unwrap();
+            let pings = Pings::start(bed.client.clone(), Duration::from_millis(10));
+            sleep(Duration::from_secs(1)).await;
+            lose(&bed, lost, interface_down);
+            sleep(Duration::from_millis(600)).await;
+            pings.stop().await.unwrap()
+        });
+        let case = format!("seed {seed}, path {lost} lost, interface down: {interface_down}");
+        assert!(latencies.count() >= 160, "{case}: {}", latencies.count());
+        assert!(latencies.percentile(100.0) <= GAP_LIMIT, "{case}: {:?}", latencies.percentile(100.0));
+    }
+}
+
+/// Eight seeds, either path, and both ways to lose it.
+fn losses() -> impl Iterator<Item = (u64, usize, bool)> {
+    (1..=8).flat_map(|seed| [0, 1].into_iter().flat_map(move |lost| [false, true].map(|down| (seed, lost, down))))
+}
+
+/// A network dies: in silence, or with its interface, which the client's sends find out.
+fn lose(bed: &Bed, path: usize, interface_down: bool) {
+    bed.lines[path].cut(Direction::Up);
+    bed.lines[path].cut(Direction::Down);
+    if interface_down {
+        bed.client_sockets[path].set_fault(Some(SendFault::NetworkUnreachable));
+    }
+}
+
+/// PATH-7: the driver refuses offload with EIO, at once or after a while, at either end.
+#[test]
+fn when_segmentation_offload_fails_all_goes_on_without_it() {
+    for mode in [BICAST, Mode::Single] {
+        let undisturbed = virtual_time::run(async {
+            let bed = twins(mode, 1).connect().await.unwrap();
+            disturbed(&bed, Duration::from_secs(2), || ()).await
+        });
+        for (at_relay, at_once) in [(false, false), (false, true), (true, false), (true, true)] {
+            virtual_time::run(async {
+                let bed = twins(mode, 1).connect().await.unwrap();
+                let sockets = if at_relay { vec![bed.relay_socket.clone()] } else { bed.client_sockets.clone() };
+                let refuse =
+                    || sockets.iter().for_each(|socket| socket.set_fault(Some(SendFault::SegmentationRefused)));
+                if at_once {
+                    refuse();
+                }
+                let measured = disturbed(&bed, Duration::from_secs(2), || {
+                    if !at_once {
+                        refuse()
+                    }
+                })
+                .await;
+                let case = format!("{mode}, at the relay: {at_relay}, at once: {at_once}");
+                if at_relay {
+                    // Each socket was refused once and then used without offload. (The client sends no batches here.)
+                    assert!(sockets.iter().all(|socket| socket.failed_sends() == 1), "{case}");
+                }
+                assert_eq!(measured.download, undisturbed.download, "{case}");
+            });
+        }
+    }
+}
+
+/// PATH-8
+#[test]
+fn a_send_error_of_any_kind_leaves_the_other_path_and_all_flows_alone_and_passes() {
+    for fault in [
+        SendFault::NetworkUnreachable,
+        SendFault::NotPermitted,
+        SendFault::NoBuffers,
+        SendFault::AddressGone,
+        SendFault::BufferFull,
+    ] {
+        for (broken, mode) in [(0, BICAST), (1, BICAST), (0, Mode::Single), (1, Mode::Single)] {
+            virtual_time::run(async {
+                let bed = twins(mode, 1).connect().await.unwrap();
+                let socket = bed.client_sockets[broken].clone();
+                let measured = disturbed(&bed, Duration::from_secs(3), || socket.set_fault(Some(fault))).await;
+                let case = format!("{fault:?} on path {broken}, {mode}");
+                // A full buffer is no error; in single mode it takes the path's silence to tell.
+                let limit = if fault == SendFault::BufferFull && mode == Mode::Single { 500 } else { 100 };
+                assert!(
+                    measured.download.longest_gap <= Duration::from_millis(limit),
+                    "{case}: {:?}",
+                    measured.download
+                );
+                assert_eq!(path(&bed, 1 - broken).state, PathState::Up, "{case}");
+                let bad = path(&bed, broken);
+                assert!(bad.state == PathState::Down && bad.problem.is_some(), "{case}: {bad:?}");
+                socket.set_fault(None);
+                until("the path is used again", || path(&bed, broken).state == PathState::Up).await;
+            });
+        }
+    }
+}
+
+/// PATH-8, at the relay's only socket: an error of all paths for a while is a pause.
+#[test]
+fn errors_of_every_path_for_a_while_end_no_flow() {
+    for fault in [SendFault::NetworkUnreachable, SendFault::NoBuffers, SendFault::BufferFull] {
+        virtual_time::run(async {
+            let bed = twins(BICAST, 1).connect().await.unwrap();
+            let socket = bed.relay_socket.clone();
+            let pause = async {
+                sleep(Duration::from_secs(1)).await;
+                socket.set_fault(Some(fault));
+                sleep(Duration::from_millis(500)).await;
+                socket.set_fault(None);
+            };
+            let download = bed.measure_download(Amount::Bytes(30_000_000));
+            let (measured, ()) = tokio::join!(biased; download, pause);
+            let gap = measured.unwrap().download.longest_gap;
+            assert!(gap >= Duration::from_millis(400) && gap <= Duration::from_secs(2), "{fault:?}: {gap:?}");
+        });
+    }
+}
