@@ -16,4 +16,4 @@ pub use identity::Identity;
 pub use measure::{Amount, Download, Interrupted, Latencies, Pings, download};
 pub use network::{Hostility, Line, SendFault, Vantage, VirtualNetwork, VirtualSocket};
 pub use origins::Origins;
-pub use scenario::{Bed, Measured, PathLinks, RELAY, Scenario};
+pub use scenario::{Bed, Measured, PathLinks, RELAY, Rival, Scenario};

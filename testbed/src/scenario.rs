@@ -11,7 +11,7 @@ use std::time::Duration;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use tandem_core::transport::{
-    Client, ConnectConfig, ConnectError, Connection, PathSocket, PathSpec, RelayEndpoint, RelayEndpointConfig,
+    Client, ConnectConfig, ConnectError, Connection, PathSocket, PathSpec, RelayEndpoint, RelayEndpointConfig, SpkiPin,
 };
 use tandem_netem::{Bitrate, LinkConfig, Loss};
 use tandem_proto::congestion::Algorithm;
@@ -73,8 +73,23 @@ pub struct Bed {
     pub client: Connection,
     /// The relay's end; it answers what [`download`] and [`Pings`] ask.
     pub relay: Connection,
-    _endpoint: RelayEndpoint,
+    endpoint: RelayEndpoint,
+    pin: SpkiPin,
     serving: JoinHandle<()>,
+}
+
+/// Another client's connection over one of a bed's lines.
+#[derive(Debug)]
+pub struct Rival {
+    /// Its client's end.
+    pub client: Connection,
+    serving: JoinHandle<()>,
+}
+
+impl Drop for Rival {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
 }
 
 impl Drop for Bed {
@@ -124,6 +139,7 @@ impl Scenario {
             client_sockets.push(socket);
         }
         let identity = Identity::from_seed([7; 32]);
+        let pin = identity.pin;
         let endpoint = RelayEndpoint::bind(
             RelayEndpointConfig {
                 cert_der: identity.certificate,
@@ -144,7 +160,7 @@ impl Scenario {
         let relay = relay.expect("the endpoint is open");
         relay.set_congestion(self.congestion);
         let serving = tokio::spawn(serve(relay.clone()));
-        Ok(Bed { network, lines, client_sockets, relay_socket, client, relay, _endpoint: endpoint, serving })
+        Ok(Bed { network, lines, client_sockets, relay_socket, client, relay, endpoint, pin, serving })
     }
 }
 
@@ -155,6 +171,23 @@ fn client_address(index: usize) -> SocketAddr {
 }
 
 impl Bed {
+    /// Connects another client over one line alone, so that its flows compete with the bed's for that line.
+    ///
+    /// # Errors
+    /// When no connection comes up.
+    pub async fn rival(&self, line: usize, congestion: Algorithm) -> Result<Rival, ConnectError> {
+        let address = SocketAddr::from(([100, 64, u8::try_from(line).expect("a handful of lines"), 2], 50_000));
+        let remote = SocketAddr::from(RELAY);
+        self.lines[line].share(address, remote);
+        let socket = self.network.socket(address) as Arc<dyn PathSocket>;
+        let spec = PathSpec { interface: "rival".to_owned(), socket, remote };
+        let config = ConnectConfig { pins: vec![self.pin], congestion, mode: Mode::Single, seed: Some([9; 32]) };
+        let (client, relay) = tokio::join!(biased; Client::connect(config, vec![spec]), self.endpoint.accept());
+        let relay = relay.expect("the endpoint is open");
+        relay.set_congestion(congestion);
+        Ok(Rival { client: client?, serving: tokio::spawn(serve(relay)) })
+    }
+
     /// Downloads with a small request every 10 ms beside it.
     ///
     /// # Errors
