@@ -42,6 +42,9 @@ pub(crate) enum Command {
     Mode(ModeArguments),
     /// Stop the running client.
     Stop,
+    /// Show what bicasting does: a server, a relay and a client in this process, two lossy networks emulated between
+    /// them, and one download after another. Takes half a minute, no privileges and no network.
+    Demo(DemoOptions),
 }
 
 #[derive(Debug, Clone, Copy, Args)]
@@ -93,6 +96,57 @@ pub(crate) struct ModeArguments {
     /// Whose datagrams are sent twice: client, server or both [default: both]
     #[arg(value_name = "SIDES")]
     bicast: Option<Sides>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoOptions {
+    /// Print the results as JSON (progress goes to standard error).
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Datagrams that each network loses at random, both ways, in percent, 0 to 90.
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = loss_percent)]
+    pub(crate) loss: f64,
+    /// How long each download runs, in seconds, 1 to 120.
+    #[arg(long, value_name = "SECONDS", default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..=120))]
+    pub(crate) seconds: u64,
+    /// Only this scheme; may be given several times [default: unicast and bidirectional]
+    #[arg(long = "scheme", value_enum, value_name = "SCHEME")]
+    pub(crate) schemes: Vec<Scheme>,
+    /// Only this congestion controller: cubic, newreno or bbr1; may be given several times [default: cubic and bbr1]
+    #[arg(long = "congestion", value_name = "NAME")]
+    pub(crate) controllers: Vec<Algorithm>,
+}
+
+/// The paper's names of the modes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Scheme {
+    /// Each datagram travels on one network.
+    Unicast,
+    /// The client's datagrams travel on both networks.
+    Client,
+    /// The relay's datagrams travel on both networks.
+    Server,
+    /// All datagrams travel on both networks.
+    Bidirectional,
+}
+
+impl From<Scheme> for Mode {
+    fn from(scheme: Scheme) -> Mode {
+        match scheme {
+            Scheme::Unicast => Mode::Single,
+            Scheme::Client => Mode::Bicast(Sides::Client),
+            Scheme::Server => Mode::Bicast(Sides::Server),
+            Scheme::Bidirectional => Mode::Bicast(Sides::Both),
+        }
+    }
+}
+
+/// Beyond this hardly a handshake comes through.
+const MAX_LOSS_PERCENT: f64 = 90.0;
+
+fn loss_percent(text: &str) -> Result<f64, String> {
+    let allowed = text.parse().ok().filter(|percent| (0.0..=MAX_LOSS_PERCENT).contains(percent));
+    allowed.ok_or_else(|| format!("a percentage from 0 to {MAX_LOSS_PERCENT} is allowed"))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -1,9 +1,11 @@
 //! `tandem`: the headless client and its owner's tool.
 //!
-//! `pair` keeps a pairing link, `run` is the client itself, and `status`, `paths`, `stats` and `mode` talk to a running
-//! one through its control socket. Output is for people; with `--json` it is the snapshot that every surface shows.
+//! `pair` keeps a pairing link, `run` is the client itself, and `status`, `paths`, `stats`, `mode` and `stop` talk to a
+//! running one through its control socket; `demo` shows all of it on one machine. Output is for people; with `--json` it
+//! is the snapshot that every surface shows.
 
 mod args;
+mod demo;
 mod link;
 mod print;
 mod run;
@@ -42,14 +44,12 @@ fn start(arguments: Arguments) -> anyhow::Result<()> {
 }
 
 async fn carry_out(arguments: Arguments) -> anyhow::Result<()> {
-    let control = match arguments.control {
-        Some(path) => path,
-        None => control::default_path()?,
-    };
-    let ask = async |request| control::ask(&control, &request).await;
+    let control = || arguments.control.clone().map_or_else(control::default_path, Ok);
+    let ask = async |request| control::ask(&control()?, &request).await;
     match arguments.command {
         Command::Pair { link } => link::pair(&link),
-        Command::Run(options) => run::run(*options, &control).await,
+        Command::Run(options) => run::run(*options, &control()?).await,
+        Command::Demo(options) => demo::run(options).await,
         Command::Mode(mode) => {
             let mode = mode.mode()?;
             ask(Request::Mode(mode)).await?;

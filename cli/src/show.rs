@@ -156,7 +156,7 @@ fn table(rows: &[Vec<String>]) -> String {
 }
 
 /// Bytes in the unit in which they have one to three digits before the point.
-fn bytes(count: u64) -> String {
+pub(crate) fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
     if count < 1000 {
         return format!("{count} B");
