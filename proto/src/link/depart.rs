@@ -11,8 +11,8 @@ use crate::stats::PathState;
 use crate::wire::control::{MAX_PATHS, PathId};
 use crate::wire::header::{HEADER_LEN, Header, HoldClass};
 
-/// What every path carries, over either address family, in bytes of UDP payload (RFC 8200, section 5).
-const LARGEST_PLAIN: usize = 1_280 - 48;
+/// The largest QUIC datagram that every path carries, over either address family and with a header (RFC 8200, section 5).
+const LARGEST_PLAIN: usize = 1_280 - 48 - HEADER_LEN;
 
 /// The paths of one departure, the preferred one first.
 #[derive(Debug, Clone, Copy, Default)]
@@ -79,7 +79,7 @@ impl Link {
         };
         if !self.framing || self.keys.is_none() {
             // No path's MTU is known yet, and headers may be agreed on while QUIC's own search goes on.
-            if segment_size.min(contents.len()) + HEADER_LEN > LARGEST_PLAIN {
+            if segment_size.min(contents.len()) > LARGEST_PLAIN {
                 self.counters.oversized += 1;
                 return departure;
             }
