@@ -10,7 +10,7 @@ use std::time::Duration;
 use bed::{PATIENCE, RELAY_TOO, card, download, link, mirror, open, paths_up, pattern, read_all, scenario, until};
 use tandem_core::dial::DialError;
 use tandem_core::pump::PumpEnd;
-use tandem_netem::{Bitrate, Direction, LinkConfig, Loss, Reorder};
+use tandem_netem::{Bitrate, LinkConfig, Loss, Reorder};
 use tandem_proto::mode::{Mode, Sides};
 use tandem_proto::pairing::Secret;
 use tandem_proto::stats::{SessionState, Snapshot};
@@ -169,6 +169,7 @@ fn a_relay_out_of_reach_at_one_address_is_reached_at_another_within_seconds() {
     );
 }
 
+/// PATH-5
 #[test]
 fn an_outage_of_every_network_ends_no_session_and_no_flow() {
     scenario(
@@ -182,9 +183,11 @@ fn an_outage_of_every_network_ends_no_session_and_no_flow() {
             bed.each_direction(Line::cut);
             sleep(Duration::from_secs(20)).await;
             bed.each_direction(Line::restore);
+            let back = elapsed();
             app.write_all(b"after").await.unwrap();
             app.shutdown().await.unwrap();
             assert_eq!(read_all(&mut app).await, b"before after");
+            assert!(elapsed() - back < Duration::from_secs(3), "{:?}", elapsed() - back);
         },
     );
 }

@@ -3,6 +3,8 @@
 //! Two real refusals are used. Linux answers EINVAL to an offloaded send on a socket without UDP checksums
 //! (`SO_NO_CHECK`), and EIO on a UDP-Lite socket; plain sends pass on both.
 
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
