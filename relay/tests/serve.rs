@@ -13,8 +13,10 @@ use std::time::Duration;
 
 use assert_cmd::cargo::CommandCargoExt as _;
 use bed::{PATIENCE, accept, closed, connect, hello, open, origin, say_hello};
+use tandem_core::dial::FlowSend as _;
 use tandem_proto::pairing::PairingLink;
 use tandem_proto::wire::flow::{CloseCode, ControlMessage, OpenError, RefusedReason};
+use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, sleep, timeout};
 
 /// The program, serving; killed when dropped.
@@ -111,6 +113,29 @@ async fn the_first_signal_drains_and_the_second_ends() {
     assert!(status.success());
 }
 
+/// TCP-3 (a stop drains finished flows)
+#[tokio::test]
+async fn a_signal_lets_what_is_under_way_arrive_and_then_ends_the_program() {
+    let dir = tempfile::tempdir().unwrap();
+    let link = init(dir.path());
+    let mut serving = Serving::start(dir.path(), &["--allow", "127.0.0.0/8"]);
+    let connection = connect(serving.address, link.pins[0]).await;
+    let (mut control, _) = say_hello(&connection, hello(link.token)).await;
+    let (listener, address) = origin().await;
+    let (mut stream, _) = open(&connection, &address).await;
+    let mut tcp = accept(&listener).await;
+
+    serving.signal();
+    assert!(matches!(bed::read(&mut control).await, ControlMessage::GoingAway(_)));
+    stream.send.finish();
+    let data = vec![7; 3 << 20];
+    let sent = tokio::spawn(async move { tcp.write_all(&data).await.unwrap() });
+    assert_eq!(bed::read_to_end(&mut stream).await.len(), 3 << 20);
+    sent.await.unwrap();
+    assert_eq!(closed(&connection).await, Some(CloseCode::GoingAway));
+    assert!(serving.exit().await.success());
+}
+
 /// SEC-1
 #[tokio::test]
 async fn by_default_the_machine_itself_is_out_of_reach() {
@@ -152,6 +177,10 @@ async fn a_relay_on_the_wildcard_answers_from_the_address_that_was_asked() {
         let mut initial = [0; 1200];
         initial[..7].copy_from_slice(&[0xc0, 0x1a, 0x2a, 0x3a, 0x4a, 8, 1]);
         socket.send_to(&initial, asked).await.unwrap();
+        let (_, from) = timeout(PATIENCE, socket.recv_from(&mut [0; 2048])).await.expect("an answer comes").unwrap();
+        assert_eq!(from, asked, "{wildcard}");
+        // And that it does not know a session: QUIC's stateless reset.
+        socket.send_to(&[0x41; 100], asked).await.unwrap();
         let (_, from) = timeout(PATIENCE, socket.recv_from(&mut [0; 2048])).await.expect("an answer comes").unwrap();
         assert_eq!(from, asked, "{wildcard}");
     }

@@ -241,6 +241,7 @@ fn a_session_comes_up_over_whichever_path_works() {
     }
 }
 
+/// PATH-10
 #[test]
 fn before_an_address_is_proved_it_gets_three_times_what_came_from_it() {
     let mut pair = Pair::new(Mode::Single);

@@ -1,0 +1,215 @@
+//! The whole product over real sockets: an application, SOCKS5, the engine, two emulated networks, a relay and a server.
+//!
+//! The networks are `tandem_netem` forwarders on loopback, the server an ordinary TCP listener. What is asserted is what
+//! arrives, never how fast.
+
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tandem_core::client::{Engine, EngineConfig};
+use tandem_core::platform::{Bound, Interface, InterfaceKind, Scripted};
+use tandem_core::transport::{PathSocket, UdpPathSocket};
+use tandem_netem::{Direction, Forwarder, LinkConfig, Loss};
+use tandem_proto::mode::{Mode, Sides};
+use tandem_proto::pairing::PairingLink;
+use tandem_proto::stats::PathState;
+use tandem_relay::egress::{OwnAddresses, TcpEgress};
+use tandem_relay::identity::Identity;
+use tandem_relay::rules::AccessRules;
+use tandem_relay::serve::{Limits, Relay, RelayConfig};
+use tandem_relay::tokens::Authority;
+use time::OffsetDateTime;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+/// Longer than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Product {
+    engine: Engine,
+    networks: [Forwarder; 2],
+    drain: CancellationToken,
+    relay: JoinHandle<()>,
+}
+
+fn udp() -> Arc<dyn PathSocket> {
+    UdpPathSocket::new(std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()).unwrap()
+}
+
+/// A network of the client whose entrance is a forwarder.
+fn network(index: u32, entrance: SocketAddr) -> (Interface, tandem_core::platform::Binder) {
+    let interface = Interface {
+        name: format!("emulated{index}"),
+        index,
+        kind: InterfaceKind::Other,
+        addresses: vec![Ipv4Addr::LOCALHOST.into()],
+        up: true,
+        external: true,
+    };
+    (interface, Arc::new(move |_| Ok(Bound { socket: udp(), remote: entrance })))
+}
+
+async fn start(mode: Mode) -> Product {
+    let socket = udp();
+    let address = socket.local_addr().unwrap();
+    let identity = Identity::generate().unwrap();
+    let authority = Authority::generate().unwrap();
+    let (token, _) = authority.issue("test", OffsetDateTime::now_utc(), Duration::from_secs(3600)).unwrap();
+    let link = PairingLink {
+        relays: vec![address.to_string().parse().unwrap()],
+        pins: vec![identity.pin()],
+        token,
+        name: String::new(),
+    };
+    let (_, revoked) = watch::channel(Arc::default());
+    let (verifier, limits) = (authority.verifier(), Limits::default());
+    let config = RelayConfig { identity, next_pin: None, verifier, revoked, limits, seed: None };
+    let rules = AccessRules::new(vec!["127.0.0.0/8".parse().unwrap()]);
+    let relay = Relay::bind(config, vec![socket], TcpEgress::new(rules, OwnAddresses::default())).unwrap();
+    let drain = CancellationToken::new();
+    let relay = tokio::spawn(relay.serve(drain.clone()));
+
+    let line =
+        |seed| LinkConfig { delay: Duration::from_millis(5), loss: Loss::Random(0.02), seed, ..LinkConfig::default() };
+    let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let networks = [
+        Forwarder::spawn(listen, address, line(1), line(2)).unwrap(),
+        Forwarder::spawn(listen, address, line(3), line(4)).unwrap(),
+    ];
+    let platform = Scripted::new(vec![network(1, networks[0].local_addr()), network(2, networks[1].local_addr())]);
+    let config = EngineConfig { listen: Some(listen), mode, ..EngineConfig::new(link) };
+    let engine = Engine::start(config, Arc::new(platform)).await.unwrap();
+    Product { engine, networks, drain, relay }
+}
+
+/// A server that sends back what it gets, once it has all of it.
+async fn mirror() -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut tcp, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut got = Vec::new();
+                if tcp.read_to_end(&mut got).await.is_ok() {
+                    let _ = tcp.write_all(&got).await;
+                }
+            });
+        }
+    });
+    address
+}
+
+fn pattern(length: usize) -> Vec<u8> {
+    (0..length).map(|place| (place * 7 + place / 251) as u8).collect()
+}
+
+/// CONNECT by name, as curl does with `socks5h`; answers with the reply code and the connection.
+async fn connect(proxy: SocketAddr, name: &str, port: u16) -> (u8, TcpStream) {
+    let mut tcp = TcpStream::connect(proxy).await.unwrap();
+    tcp.write_all(&[5, 1, 0]).await.unwrap();
+    let request = [&[5, 1, 0, 3, name.len() as u8], name.as_bytes(), &port.to_be_bytes()[..]].concat();
+    tcp.write_all(&request).await.unwrap();
+    let mut replies = [0; 12];
+    timeout(PATIENCE, tcp.read_exact(&mut replies)).await.unwrap().unwrap();
+    (replies[3], tcp)
+}
+
+async fn exchange(proxy: SocketAddr, server: SocketAddr, length: usize) {
+    let (reply, mut tcp) = connect(proxy, "localhost", server.port()).await;
+    assert_eq!(reply, 0);
+    let sent = pattern(length);
+    let (mut reader, mut writer) = tcp.split();
+    let mut got = Vec::new();
+    let both = async {
+        tokio::join!(
+            async {
+                writer.write_all(&sent).await.unwrap();
+                writer.shutdown().await.unwrap();
+            },
+            async { reader.read_to_end(&mut got).await.unwrap() },
+        )
+    };
+    timeout(PATIENCE, both).await.expect("all comes back");
+    assert!(got == sent, "{} of {length} bytes came back", got.len());
+}
+
+async fn both_paths_up(engine: &Engine) {
+    let mut snapshots = engine.handle().subscribe();
+    let up = snapshots.wait_for(|now| now.paths.iter().filter(|path| path.state == PathState::Up).count() == 2);
+    timeout(PATIENCE, up).await.expect("both paths come up").unwrap();
+}
+
+/// SOCKS-7, TCP-1, TCP-3: by name, with half-closed connections, every byte compared.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn flows_of_all_sizes_come_back_whole_in_both_modes() {
+    for mode in [Mode::Single, Mode::Bicast(Sides::Both)] {
+        let product = start(mode).await;
+        let (proxy, server) = (product.engine.socks_address().unwrap(), mirror().await);
+        let mut flows = JoinSet::new();
+        for length in [0, 1, 1_000, 70_000, 1_500_000] {
+            flows.spawn(exchange(proxy, server, length));
+        }
+        while let Some(done) = flows.join_next().await {
+            done.unwrap();
+        }
+        assert_eq!(product.engine.handle().snapshot().flows_total, 5);
+    }
+}
+
+/// MULTI-1, on real sockets: one of the networks goes silent in mid-flow.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_network_that_dies_in_mid_flow_costs_nothing() {
+    let product = start(Mode::Bicast(Sides::Both)).await;
+    let (proxy, server) = (product.engine.socks_address().unwrap(), mirror().await);
+    both_paths_up(&product.engine).await;
+    let flow = tokio::spawn(exchange(proxy, server, 3_000_000));
+    sleep(Duration::from_millis(200)).await;
+    product.networks[0].cut(Direction::Up);
+    product.networks[0].cut(Direction::Down);
+    flow.await.unwrap();
+    exchange(proxy, server, 10_000).await;
+}
+
+/// SOCKS-6, through engine and relay.
+#[tokio::test]
+async fn a_target_that_refuses_or_is_forbidden_gets_its_reply_code() {
+    let product = start(Mode::Single).await;
+    let proxy = product.engine.socks_address().unwrap();
+    let nobody = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap().local_addr().unwrap();
+    assert_eq!(connect(proxy, "localhost", nobody.port()).await.0, 5);
+    assert_eq!(connect(proxy, "10.0.0.1", 80).await.0, 2);
+    assert_eq!(connect(proxy, "no-such-name.invalid", 80).await.0, 4);
+}
+
+/// TCP-3: a stop of the client, then of the relay, drains what is finishing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stopping_the_client_and_then_the_relay_drains_finishing_flows() {
+    let product = start(Mode::Bicast(Sides::Both)).await;
+    let proxy = product.engine.socks_address().unwrap();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let (_, mut app) = connect(proxy, "localhost", listener.local_addr().unwrap().port()).await;
+    let (mut server, _) = timeout(PATIENCE, listener.accept()).await.unwrap().unwrap();
+    app.write_all(b"last words").await.unwrap();
+    app.shutdown().await.unwrap();
+    let mut got = Vec::new();
+    timeout(PATIENCE, server.read_to_end(&mut got)).await.unwrap().unwrap();
+    assert_eq!(got, b"last words");
+
+    let stopping = tokio::spawn(product.engine.stop());
+    let answer = pattern(500_000);
+    let sent = answer.clone();
+    tokio::spawn(async move { server.write_all(&sent).await.unwrap() });
+    let mut got = Vec::new();
+    timeout(PATIENCE, app.read_to_end(&mut got)).await.unwrap().unwrap();
+    assert!(got == answer, "{} of {} bytes came", got.len(), answer.len());
+    timeout(PATIENCE, stopping).await.expect("the client stops").unwrap();
+    product.drain.cancel();
+    timeout(PATIENCE, product.relay).await.expect("the relay stops").unwrap();
+}
