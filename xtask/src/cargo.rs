@@ -24,7 +24,7 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
 }
 
 /// The folder that holds the workspace's `Cargo.toml`.
-fn workspace_root() -> &'static Path {
+pub(crate) fn workspace_root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in a folder of the workspace")
 }
 

@@ -3,6 +3,7 @@
 //! `test` is what a change must pass before it lands, and what continuous integration runs. Nothing here is shipped.
 
 mod cargo;
+mod cases;
 mod test;
 
 use std::process::ExitCode;
@@ -24,11 +25,15 @@ enum Task {
     /// Installs what this machine lacks (rustfmt, clippy, cargo-deny) and says so. Stops at the first step that
     /// breaks and tells which steps were left out.
     Test(test::TestArguments),
+    /// Check that the tests named in docs/CASES.md exist; a step of `test`.
+    #[command(hide = true)]
+    CheckCases,
 }
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Test(arguments) => test::run(&arguments),
+        Task::CheckCases => cases::check(),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

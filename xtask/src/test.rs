@@ -39,7 +39,7 @@ struct Step {
     slow: bool,
 }
 
-const STEPS: [Step; 6] = [
+const STEPS: [Step; 7] = [
     Step {
         name: "format",
         arguments: &["fmt", "--all", "--check"],
@@ -52,6 +52,14 @@ const STEPS: [Step; 6] = [
         name: "lints",
         arguments: &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"],
         tool: Some(Tool::Clippy),
+        rustdoc_flags: "",
+        runs_tests: false,
+        slow: false,
+    },
+    Step {
+        name: "cases",
+        arguments: &["run", "--quiet", "--package", "xtask", "--", "check-cases"],
+        tool: None,
         rustdoc_flags: "",
         runs_tests: false,
         slow: false,
@@ -197,7 +205,7 @@ mod tests {
         assert!(!report.is_success());
         let text = report.to_string();
         assert!(text.contains("cargo clippy failed"), "{text}");
-        assert_eq!(text.matches("not reached").count(), 4, "{text}");
+        assert_eq!(text.matches("not reached").count(), 5, "{text}");
     }
 
     #[test]
@@ -217,10 +225,10 @@ mod tests {
             Outcome::Passed(SECOND)
         });
         assert!(report.is_success());
-        assert_eq!(ran, ["format", "lints", "tests", "doc tests", "documentation"]);
+        assert_eq!(ran, ["format", "lints", "cases", "tests", "doc tests", "documentation"]);
     }
 
-    const TEST_STEP: &Step = &STEPS[2];
+    const TEST_STEP: &Step = &STEPS[3];
 
     #[test]
     fn a_command_that_breaks_without_a_failed_test_counts_as_a_failure() {
