@@ -1,7 +1,5 @@
 //! The client's engine against a relay over emulated networks, in virtual time.
 
-#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
-
 mod bed;
 
 use std::sync::Arc;
