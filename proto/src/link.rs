@@ -89,6 +89,8 @@ pub struct Link {
     plain_allowance: f64,
     plain_from: Option<Instant>,
     outgoing: VecDeque<Outgoing>,
+    /// Where tags are made.
+    scratch: Vec<u8>,
     spare: Vec<Vec<u8>>,
     events: VecDeque<LinkEvent>,
     counters: LinkCounters,
@@ -210,6 +212,7 @@ impl Link {
             plain_allowance: PLAIN_BURST,
             plain_from: None,
             outgoing: VecDeque::new(),
+            scratch: Vec::new(),
             spare: Vec::new(),
             events: VecDeque::new(),
             counters: LinkCounters::default(),

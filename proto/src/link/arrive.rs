@@ -66,7 +66,7 @@ impl Link {
             return;
         };
         let number = header::expand_number(header.number, self.hold.expected());
-        if !header.verify(&keys.recv, number, body) {
+        if !header.verify(&keys.recv, number, body, &mut self.scratch) {
             self.counters.forged += 1;
             return;
         }

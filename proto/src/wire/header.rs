@@ -6,7 +6,7 @@
 //! byte 0      0 0 0 1 0 0 h h      kind, and who is to be held (HoldClass)
 //! bytes 1-4   number               low 32 bits of the datagram's number, big endian
 //! bytes 5-7   departure            sender's clock in units of 4 microseconds, modulo 2^24
-//! bytes 8-11  tag                  first 32 bits of a GMAC over the QUIC datagram, with the fields above as its nonce
+//! bytes 8-11  tag                  first 32 bits of the QUIC datagram's AES-GCM tag, with the fields above as the nonce
 //! ```
 //!
 //! Copies of a datagram carry the same twelve bytes. The fixed bit of QUIC (RFC 9000, 17.2) is clear in byte 0, so the
@@ -87,9 +87,10 @@ impl Header {
     }
 
     /// Whether the tag is the one that the holder of `keys` gives this header, full `number` and QUIC datagram.
-    pub(crate) fn verify(&self, keys: &DirectionKeys, number: u64, body: &[u8]) -> bool {
-        let expected = keys.header_tag(nonce(self.first_byte(), self.departure, number), body);
-        expected == self.tag
+    pub(crate) fn verify(&self, keys: &DirectionKeys, number: u64, body: &[u8], scratch: &mut Vec<u8>) -> bool {
+        scratch.clear();
+        scratch.extend_from_slice(body);
+        keys.header_tag(nonce(self.first_byte(), self.departure, number), scratch) == self.tag
     }
 
     /// Appends the header of datagram `number` and the datagram itself to `out`.
@@ -101,13 +102,16 @@ impl Header {
         body: &[u8],
         out: &mut Vec<u8>,
     ) {
-        let mut header = Self { number: number as u32, departure: departure % TICK_MODULUS, hold, tag: [0; 4] };
-        header.tag = keys.header_tag(nonce(header.first_byte(), header.departure, number), body);
+        let header = Self { number: number as u32, departure: departure % TICK_MODULUS, hold, tag: [0; 4] };
         out.push(header.first_byte());
         out.extend_from_slice(&header.number.to_be_bytes());
         out.extend_from_slice(&header.departure.to_be_bytes()[1..]);
         out.extend_from_slice(&header.tag);
+        let start = out.len();
         out.extend_from_slice(body);
+        let tag = keys.header_tag(nonce(header.first_byte(), header.departure, number), &mut out[start..]);
+        out[start - tag.len()..start].copy_from_slice(&tag);
+        out[start..].copy_from_slice(body);
     }
 
     fn first_byte(&self) -> u8 {
@@ -156,8 +160,9 @@ mod tests {
             prop_assert_eq!(header.departure, departure);
             prop_assert_eq!(header.hold, HoldClass::Short);
             prop_assert_eq!(rest, &body[..]);
-            prop_assert!(header.verify(&relay.recv, number, rest));
-            prop_assert!(!header.verify(&relay.recv, number ^ 1, rest));
+            let mut scratch = Vec::new();
+            prop_assert!(header.verify(&relay.recv, number, rest, &mut scratch));
+            prop_assert!(!header.verify(&relay.recv, number ^ 1, rest, &mut scratch));
         }
 
         #[test]
