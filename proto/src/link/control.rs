@@ -3,13 +3,15 @@
 use std::time::{Duration, Instant};
 
 use rand::Rng;
+use smallvec::smallvec;
 
 use super::{AMPLIFICATION, Candidate, Link, LinkEvent, Outgoing};
 use crate::keys::Role;
 use crate::path::{Path, PathAddress};
 use crate::stats::PathState;
 use crate::wire::control::{
-    self, CHALLENGE_LEN, Frame, MAX_MAP_LEN, MAX_PATHS, Message, PathId, PathReport, PathSent, SentReport,
+    self, CHALLENGE_LEN, Frame, Frames, MAX_MAP_LEN, MAX_PATHS, Message, PathId, PathReport, PathReports, PathSent,
+    SentReport,
 };
 use crate::wire::header::{TICK_MICROS, expand_number};
 
@@ -69,7 +71,7 @@ impl Link {
             if let Some(size) = probe {
                 let probe = Frame::MtuProbe(size);
                 let padding = usize::from(size) - Message::OVERHEAD - probe.encoded_len();
-                self.say(id, vec![probe, Frame::Padding(padding as u16)], now);
+                self.say(id, smallvec![probe, Frame::Padding(padding as u16)], now);
             }
         }
         self.report_if_due(now);
@@ -88,10 +90,11 @@ impl Link {
         }
         self.unreported = 0;
         self.last_report = Some(now);
-        let reports: Vec<_> = (0..self.paths.len()).filter_map(|index| self.path_report(index, now)).collect();
-        let up: Vec<_> = self.paths.iter().filter(|path| path.state == PathState::Up).map(|path| path.id).collect();
-        for id in up {
-            self.say(id, vec![Frame::Report(reports.clone())], now);
+        let reports: PathReports = (0..self.paths.len()).filter_map(|index| self.path_report(index, now)).collect();
+        for index in 0..self.paths.len() {
+            if self.paths[index].state == PathState::Up {
+                self.say(self.paths[index].id, smallvec![Frame::Report(reports.clone())], now);
+            }
         }
     }
 
@@ -102,7 +105,7 @@ impl Link {
         path.arrivals.reported.rotate_left(1);
         path.arrivals.reported[3] = highest;
         let bits = (highest - oldest.min(highest) + 1).min(highest + 1).min(8 * MAX_MAP_LEN as u64);
-        let mut map = vec![0; bits.div_ceil(8) as usize];
+        let mut map = smallvec![0; bits.div_ceil(8) as usize];
         for bit in 0..bits {
             if self.hold.arrived_on(path.id, highest - bit) {
                 map[(bit / 8) as usize] |= 1 << (bit % 8);
@@ -125,7 +128,8 @@ impl Link {
     pub(super) fn ping(&mut self, id: PathId, now: Instant) {
         let is_client = self.role == Role::Client;
         let Some(path) = self.path(id) else { return };
-        let mut frames = vec![if is_client && path.state != PathState::Up { Frame::Join } else { Frame::Ping }];
+        let mut frames: Frames =
+            smallvec![if is_client && path.state != PathState::Up { Frame::Join } else { Frame::Ping }];
         if is_client {
             frames.push(Frame::Wish { sequence: self.wish.0, download: self.wish.1 });
         }
@@ -150,7 +154,7 @@ impl Link {
     /// Tells the relay on every remaining path that this one is gone.
     pub(super) fn say_leave(&mut self, gone: PathId, now: Instant) {
         for index in 0..self.paths.len() {
-            self.say(self.paths[index].id, vec![Frame::Leave(gone)], now);
+            self.say(self.paths[index].id, smallvec![Frame::Leave(gone)], now);
         }
     }
 
@@ -166,7 +170,7 @@ impl Link {
     }
 
     /// Sends frames on a path.
-    fn say(&mut self, id: PathId, frames: Vec<Frame>, now: Instant) {
+    fn say(&mut self, id: PathId, frames: Frames, now: Instant) {
         let Some(path) = self.path(id) else { return };
         let (address, clock) = (path.address, path.arrivals.clock);
         let bytes = self.seal(id, clock, frames, now);
@@ -180,13 +184,7 @@ impl Link {
         }
     }
 
-    fn seal(
-        &mut self,
-        path: PathId,
-        heard: Option<(u32, Instant)>,
-        frames: Vec<Frame>,
-        now: Instant,
-    ) -> Option<Vec<u8>> {
+    fn seal(&mut self, path: PathId, heard: Option<(u32, Instant)>, frames: Frames, now: Instant) -> Option<Vec<u8>> {
         let echo = heard.map(|(clock, at)| (clock, now.saturating_duration_since(at).as_micros() as u32));
         let message = Message { path, clock: self.clock(now), echo, frames };
         let keys = self.keys.as_ref()?;
@@ -243,7 +241,7 @@ impl Link {
             path.on_echo(clock, held, clock_now);
             self.update_rtts();
         }
-        let mut answer = Vec::new();
+        let mut answer = Frames::new();
         for frame in message.frames {
             match frame {
                 Frame::Padding(_) => {}
@@ -315,7 +313,7 @@ impl Link {
             return;
         }
         let (challenge, heard) = (self.candidates[index].challenge, Some((message.clock, now)));
-        let mut frames = vec![Frame::Challenge(challenge)];
+        let mut frames: Frames = smallvec![Frame::Challenge(challenge)];
         frames.extend(probe.map(Frame::MtuAck));
         let Some(bytes) = self.seal(id, heard, frames, now) else { return };
         let candidate = &mut self.candidates[index];

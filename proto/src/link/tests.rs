@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use rand::RngExt;
+use smallvec::smallvec;
 
 use super::*;
 use crate::mode::Sides;
@@ -417,7 +418,7 @@ fn garbage_forgeries_and_replays_change_nothing() {
         let mut forged = Vec::new();
         Header::encode_into(&stranger.send, number.into(), 0, HoldClass::Full, &numbered(number), &mut forged);
         pair.inject_at_relay(1_000, forged);
-        let message = Message { path: PathId(0), clock: 1, echo: None, frames: vec![Frame::Leave(PathId(1))] };
+        let message = Message { path: PathId(0), clock: 1, echo: None, frames: smallvec![Frame::Leave(PathId(1))] };
         seal(
             &stranger.send,
             pair.client.session_id().expect("keys"),

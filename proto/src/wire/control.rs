@@ -13,6 +13,7 @@
 //! with a frame that is unknown, cut short or out of range is refused whole (`docs/PROTOCOL.md`, "Control datagrams").
 
 use bytes::{Buf, BufMut, TryGetError};
+use smallvec::SmallVec;
 
 use crate::keys::{DirectionKeys, SEAL_LEN, SessionId};
 use crate::mode::Copying;
@@ -28,6 +29,12 @@ pub const MAX_MAP_LEN: usize = 128;
 
 /// Bytes of a challenge and its answer.
 pub const CHALLENGE_LEN: usize = 8;
+
+/// The frames of a message. A report is alone in its message, and comes so often that it must not allocate.
+pub type Frames = SmallVec<[Frame; 1]>;
+
+/// The paths of one report; more than four are allowed and rare.
+pub type PathReports = SmallVec<[PathReport; 4]>;
 
 const KIND: u8 = 0b0010_0000;
 
@@ -52,11 +59,12 @@ pub struct Message {
     /// `None` before any.
     pub echo: Option<(u32, u32)>,
     /// What it says.
-    pub frames: Vec<Frame>,
+    pub frames: Frames,
 }
 
 /// One thing that a control datagram says.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "a report in a box would be allocated")]
 pub enum Frame {
     /// Fills the datagram up to its end.
     Padding(u16),
@@ -80,7 +88,7 @@ pub enum Frame {
         download: Copying,
     },
     /// Receiver of data: what arrived, on every path.
-    Report(Vec<PathReport>),
+    Report(PathReports),
     /// Sender of data: what was sent, so that the other side can show it.
     Sent(SentReport),
     /// The whole datagram is a probe of this many bytes of UDP payload.
@@ -109,7 +117,7 @@ pub struct PathReport {
     /// How far copies on this path arrive behind the first, in ticks.
     pub lag: u32,
     /// Bit `i` (lowest of the first byte first) tells whether number `highest - i` arrived here.
-    pub map: Vec<u8>,
+    pub map: SmallVec<[u8; MAX_MAP_LEN]>,
 }
 
 /// What one end has sent; all counters are cumulative.
@@ -233,7 +241,7 @@ impl Message {
         let path = path_id(bytes.try_get_u8()?)?;
         let clock = bytes.try_get_u32()?;
         let (echo, held) = (bytes.try_get_u32()?, bytes.try_get_u32()?);
-        let mut frames = Vec::new();
+        let mut frames = Frames::new();
         while !bytes.is_empty() {
             frames.push(Frame::decode(&mut bytes)?);
         }
@@ -354,7 +362,7 @@ impl PathReport {
             delay_average: bytes.try_get_i32()?,
             reordering: bytes.try_get_u32()?,
             lag: bytes.try_get_u32()?,
-            map: Vec::new(),
+            map: SmallVec::new(),
         };
         let len = usize::from(bytes.try_get_u8()?);
         if len > MAX_MAP_LEN {
@@ -443,6 +451,7 @@ mod tests {
         let report = (0..MAX_PATHS as u8, any::<[u32; 4]>(), any::<[u64; 2]>(), any::<i32>())
             .prop_flat_map(|fields| (Just(fields), prop::collection::vec(any::<u8>(), 0..=MAX_MAP_LEN)))
             .prop_map(|((path, [datagrams, highest, reordering, lag], [bytes, delay_sum], delay_average), map)| {
+                let map = map.into();
                 PathReport { path, datagrams, bytes, highest, delay_sum, delay_average, reordering, lag, map }
             });
         let path_sent = (0..MAX_PATHS as u8, any::<[u64; 4]>(), any::<[u32; 2]>()).prop_map(
@@ -467,7 +476,7 @@ mod tests {
                 sequence,
                 download: if copy { Copying::Bicast } else { Copying::Single }
             }),
-            prop::collection::vec(report, 0..=MAX_PATHS).prop_map(Frame::Report),
+            prop::collection::vec(report, 0..=MAX_PATHS).prop_map(|paths| Frame::Report(paths.into())),
             (any::<[u64; 5]>(), prop::collection::vec(path_sent, 0..=MAX_PATHS)).prop_map(
                 |([datagrams, copies, copies_skipped, judged, lost], paths)| Frame::Sent(SentReport {
                     datagrams,
@@ -491,7 +500,7 @@ mod tests {
             clock: u32, counter: u64, padding in 0u16..300,
         ) {
             let (client, relay) = (SessionKeys::derive(&[1; 32], Role::Client), SessionKeys::derive(&[1; 32], Role::Relay));
-            let mut message = Message { path: PathId(3), clock, echo, frames };
+            let mut message = Message { path: PathId(3), clock, echo, frames: frames.into() };
             if padding > 0 {
                 message.frames.push(Frame::Padding(padding));
             }
