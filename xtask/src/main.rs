@@ -2,6 +2,7 @@
 //!
 //! `test` is what a change must pass before it lands, and what continuous integration runs. Nothing here is shipped.
 
+mod bench;
 mod cargo;
 mod cases;
 mod test;
@@ -28,12 +29,16 @@ enum Task {
     /// Check that the tests named in docs/CASES.md exist; a step of `test`.
     #[command(hide = true)]
     CheckCases,
+    /// Measure processor time per gigabyte on loopback, beside a plain QUIC proxy.
+    #[command(disable_help_flag = true)]
+    Bench(bench::BenchArguments),
 }
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Test(arguments) => test::run(&arguments),
         Task::CheckCases => cases::check(),
+        Task::Bench(arguments) => bench::run(&arguments),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
