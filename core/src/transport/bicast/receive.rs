@@ -163,24 +163,28 @@ impl BicastSocket {
         let Arrival { socket_index, meta, now } = arrival;
         let local = (self.role == Role::Relay).then_some(meta.dst_ip).flatten();
         let from = PathAddress { socket: socket_index, remote: meta.addr, local };
-        let mut session: Option<Arc<Session>> = None;
-        for payload in buffer[..meta.len].chunks_mut(meta.stride.max(1)) {
-            // Datagrams of one buffer come from one address; only a control datagram may name another session.
-            let named = tandem_proto::wire::control::is_control(payload);
-            if session.is_none() || named {
-                session = self.route(from, payload, now);
-            }
-            let Some(session) = &session else { continue };
+        let mut payloads = buffer[..meta.len].chunks_mut(meta.stride.max(1)).peekable();
+        while let Some(first) = payloads.peek() {
+            let Some(session) = self.route(from, first, now) else {
+                payloads.next();
+                continue;
+            };
             let address = session_address(session.number);
             let mut link = session.link.lock();
-            link.handle(from, payload, ecn_bits(meta.ecn), now, &mut |datagram: &[u8], ecn| {
-                packer.push(address, ecn, datagram);
-            });
-            self.after(session, &mut link, now);
+            // Datagrams of one buffer come from one address; only a control datagram may name another session.
+            while let Some(payload) = payloads.next() {
+                link.handle(from, payload, ecn_bits(meta.ecn), now, &mut |datagram: &[u8], ecn| {
+                    packer.push(address, ecn, datagram);
+                });
+                if payloads.peek().is_some_and(|next| tandem_proto::wire::control::is_control(next)) {
+                    break;
+                }
+            }
+            self.after(&session, &mut link, now);
             let holds = link.poll_hold_timeout().is_some();
             drop(link);
             if holds && !holding.iter().any(|known| known.number == session.number) {
-                holding.push(Arc::clone(session));
+                holding.push(session);
             }
         }
     }
