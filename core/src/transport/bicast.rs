@@ -295,3 +295,6 @@ impl AsyncUdpSocket for BicastSocket {
 fn ecn_bits(ecn: Option<EcnCodepoint>) -> u8 {
     ecn.map_or(0, |ecn| ecn as u8)
 }
+
+#[cfg(test)]
+mod tests;
