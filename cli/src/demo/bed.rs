@@ -1,7 +1,8 @@
 //! What stands still between the runs, and the networks that each run gets anew.
 //!
 //! [`Bed`] holds the origin and the relay. [`Networks`] are two emulated ones with a client's side: a scripted platform
-//! whose sockets send to their network's entrance instead of to the relay. Every run's networks draw the same chances.
+//! whose sockets send to their network's entrance instead of to the relay. They run on a thread of their own, and every
+//! run's networks draw the same chances.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -22,6 +23,7 @@ use tandem_relay::rules::AccessRules;
 use tandem_relay::serve::{Limits, Relay, RelayConfig};
 use tandem_relay::tokens::Authority;
 use time::OffsetDateTime;
+use tokio::runtime::{Builder, EnterGuard, Runtime};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -39,8 +41,32 @@ const SOCKET_BUFFER: usize = 4 << 20;
 const TOKEN_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 pub(super) const LOOPBACK: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
+/// A thread of the networks' own: a packet waits for its time, not for what relay and client have to do.
+struct NetworkThread(Option<Runtime>);
+
+impl NetworkThread {
+    fn start() -> io::Result<Self> {
+        let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("networks").enable_all().build()?;
+        Ok(Self(Some(runtime)))
+    }
+
+    fn enter(&self) -> Option<EnterGuard<'_>> {
+        self.0.as_ref().map(Runtime::enter)
+    }
+}
+
+impl Drop for NetworkThread {
+    fn drop(&mut self) {
+        // Other than a plain drop this may happen inside the demo's own runtime.
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
 /// An origin and a relay that reaches it.
 pub(super) struct Bed {
+    thread: NetworkThread,
     origin: Origin,
     relay: SocketAddr,
     link: PairingLink,
@@ -51,6 +77,7 @@ pub(super) struct Bed {
 
 impl Bed {
     pub(super) async fn start() -> anyhow::Result<Self> {
+        let thread = NetworkThread::start().context("the networks cannot start")?;
         let origin = Origin::start().await.context("the origin cannot listen")?;
         let (socket, relay) = udp_socket().context("the relay cannot listen")?;
         let identity = Identity::generate()?;
@@ -73,7 +100,7 @@ impl Bed {
         let drain = CancellationToken::new();
         let serving = tokio::spawn(Relay::bind(config, vec![socket], egress)?.serve(drain.clone()));
         let serving = AbortOnDropHandle::new(serving);
-        Ok(Self { origin, relay, link, drain, serving, _revoked: revoked })
+        Ok(Self { thread, origin, relay, link, drain, serving, _revoked: revoked })
     }
 
     /// Where the origin listens.
@@ -101,6 +128,7 @@ impl Bed {
             };
             Forwarder::spawn(LOOPBACK, self.relay, direction(0), direction(1))
         };
+        let _inside = self.thread.enter();
         Ok(Networks([network(0)?, network(1)?]))
     }
 
