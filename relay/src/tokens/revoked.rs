@@ -72,7 +72,9 @@ impl FromIterator<String> for Revoked {
 /// # Errors
 /// When the list cannot be read at the start. A missing file is an empty list.
 pub fn watch_revoked(path: PathBuf) -> io::Result<watch::Receiver<Arc<Revoked>>> {
+    // The stamps of the list in force, and of one that could not be read, which is told once but tried again.
     let mut seen = stamp(&path);
+    let mut unreadable = None;
     let (sender, receiver) = watch::channel(Arc::new(read(&path)?));
     tokio::spawn(async move {
         loop {
@@ -84,14 +86,16 @@ pub fn watch_revoked(path: PathBuf) -> io::Result<watch::Receiver<Arc<Revoked>>>
             if now == seen {
                 continue;
             }
-            seen = now;
             match read(&path) {
                 Ok(revoked) => {
+                    seen = now;
                     sender.send_replace(Arc::new(revoked));
                 }
-                Err(error) => {
-                    tracing::warn!(%error, "the list of revoked tokens cannot be read; the last one stays in force")
+                Err(error) if unreadable != Some(now) => {
+                    unreadable = Some(now);
+                    tracing::warn!(%error, "the list of revoked tokens cannot be read; the last one stays in force");
                 }
+                Err(_) => {}
             }
         }
     });
@@ -143,5 +147,23 @@ mod tests {
         fs::write(&path, "0123456789abcdef\nfedcba9876543210\n").unwrap();
         tokio::time::timeout(POLL * 2, revoked.changed()).await.unwrap().unwrap();
         assert!(revoked.borrow().contains("fedcba9876543210"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_could_not_be_read_is_tried_again_although_its_file_does_not_change() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("revoked.txt");
+        let mut revoked = watch_revoked(path.clone()).unwrap();
+        // Unreadable and then readable under one stamp, as when a network's file system fails for a moment.
+        let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+        let write = |text: &str| {
+            fs::write(&path, text).unwrap();
+            fs::File::options().write(true).open(&path).unwrap().set_modified(then).unwrap();
+        };
+        write("?123456789abcdef\n");
+        assert!(tokio::time::timeout(POLL * 3, revoked.changed()).await.is_err());
+        write("0123456789abcdef\n");
+        tokio::time::timeout(POLL * 2, revoked.changed()).await.unwrap().unwrap();
+        assert!(revoked.borrow().contains("0123456789abcdef"));
     }
 }
