@@ -48,6 +48,13 @@ pub struct Claims {
     pub expires: OffsetDateTime,
 }
 
+impl Claims {
+    /// When the token is over for every relay: [`CLOCK_SKEW`] after its expiry.
+    pub(crate) fn over(&self) -> OffsetDateTime {
+        self.expires.saturating_add(skew())
+    }
+}
+
 /// Why a key's text is not a key, or a key does not do its work.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
@@ -210,7 +217,7 @@ impl Verifier {
         let trusted = PublicToken::verify(&self.public, &untrusted, None, Some(IMPLICIT_ASSERTION))
             .map_err(|_| TokenError::Invalid)?;
         let claims: Claims = serde_json::from_str(trusted.payload()).map_err(|_| TokenError::Invalid)?;
-        if now >= claims.expires.saturating_add(skew()) {
+        if now >= claims.over() {
             return Err(TokenError::Expired { expires: claims.expires, now });
         }
         if now < claims.issued.saturating_sub(skew()) {

@@ -11,7 +11,7 @@ use tandem_proto::congestion::Algorithm;
 use tandem_proto::pairing::Secret;
 use tandem_proto::wire::flow::{CloseCode, ControlMessage, OpenError, RefusedReason, VersionRange};
 use tandem_relay::serve::Limits;
-use tandem_relay::tokens::{Authority, Revoked};
+use tandem_relay::tokens::{Authority, CLOCK_SKEW, Revoked};
 use time::OffsetDateTime;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -178,6 +178,25 @@ async fn a_revoked_token_ends_its_live_session_and_no_other() {
     let (_control, _) = say_hello(&connection, hello(token)).await;
     bed.revoked.send_replace(Arc::new(Revoked::from_iter([id])));
     assert_eq!(closed(&connection).await, Some(CloseCode::Refused(RefusedReason::Revoked)));
+    let (_listener, address) = origin().await;
+    assert_eq!(open(&other, &address).await.1, Ok(()));
+}
+
+#[tokio::test]
+async fn a_session_ends_with_its_token_once_no_clock_can_take_it_for_good() {
+    let bed = Bed::start(LOOPBACK, Limits::default());
+    let (other, _other_control) = bed.session().await;
+    let (left, hour) = (Duration::from_secs(2), Duration::from_secs(3600));
+    // The token is good until the clocks' skew is over.
+    let issued = OffsetDateTime::now_utc() - hour - CLOCK_SKEW + left;
+    let (token, _) = bed.authority.issue("test", issued, hour).unwrap();
+    let start = Instant::now();
+    let connection = bed.connect().await;
+    let (_control, answer) = say_hello(&connection, hello(token)).await;
+    assert!(matches!(answer, ControlMessage::Welcome(_)), "{answer:?}");
+    assert_eq!(closed(&connection).await, Some(CloseCode::Refused(RefusedReason::Expired)));
+    // Some of the time was gone before the start.
+    assert!(start.elapsed() >= left / 2, "{:?}", start.elapsed());
     let (_listener, address) = origin().await;
     assert_eq!(open(&other, &address).await.1, Ok(()));
 }
