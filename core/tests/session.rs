@@ -150,6 +150,46 @@ async fn the_close_code_and_reason_reach_the_other_end() {
     assert_eq!((closed.code, closed.reason.as_str()), (Some(7), "enough"));
 }
 
+/// Whoever can send from a client's address must not be able to end its session.
+#[tokio::test]
+async fn an_initial_from_a_live_paths_address_does_not_touch_the_session() {
+    let relay = relay(1);
+    serve_echo(&relay);
+    let spec = path("wifi", relay.addresses[0]);
+    let socket = Arc::clone(&spec.socket);
+    let connection = Client::connect(config(&relay, Mode::Single), vec![spec]).await.expect("a session");
+    round_trip(&connection, 10_000).await;
+    for number in 0..20u8 {
+        let mut forged = vec![number; 1_200];
+        forged[..7].copy_from_slice(&[0xc3, 0, 0, 0, 1, 8, number]);
+        let transmit = quinn::udp::Transmit {
+            destination: relay.addresses[0],
+            ecn: None,
+            contents: &forged,
+            segment_size: None,
+            src_ip: None,
+        };
+        socket.try_send(&transmit).expect("sent");
+    }
+    round_trip(&connection, 100_000).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    round_trip(&connection, 100_000).await;
+}
+
+#[tokio::test]
+async fn a_stream_that_is_dropped_unfinished_is_reset() {
+    let relay = relay(1);
+    let connection =
+        Client::connect(config(&relay, Mode::Single), vec![path("wifi", relay.addresses[0])]).await.expect("a session");
+    let accepted = relay.endpoint.accept().await.expect("the session");
+    let mut stream = connection.open_stream().await.expect("a stream");
+    stream.send.write_all(b"half of it").await.expect("sent");
+    let mut other = accepted.accept_stream().await.expect("the stream");
+    assert_eq!(other.recv.read_chunk().await.expect("a chunk").as_deref(), Some(&b"half of it"[..]));
+    drop(stream.send);
+    assert_eq!(other.recv.read_chunk().await, Err(tandem_core::dial::FlowEnd::Reset));
+}
+
 #[tokio::test]
 async fn a_path_can_be_added_and_removed_in_a_live_session() {
     let relay = relay(2);

@@ -134,6 +134,8 @@ impl Path {
         self.state = PathState::Down;
         self.problem = Some(problem.to_owned());
         self.unanswered = None;
+        // After a long silence the clock of the last echo is no measure for newer ones: it wraps.
+        self.last_echo = None;
     }
 
     /// The socket failed to send.
@@ -146,7 +148,8 @@ impl Path {
     /// The size of the probe that the next request to join is to be: every other one is, so that the path's MTU is known as
     /// soon as it is up.
     pub(crate) fn probe_with_join(&self) -> Option<u16> {
-        (self.state != PathState::Up && self.tries.is_multiple_of(2)).then(|| self.mtu.largest())
+        (self.state != PathState::Up && self.tries < EAGER_TRIES && self.tries.is_multiple_of(2))
+            .then(|| self.mtu.largest())
     }
 
     /// A control datagram with this clock leaves on the path and asks for an answer.

@@ -9,13 +9,17 @@ use std::collections::{HashMap, VecDeque};
 
 use crate::keys::SessionId;
 use crate::path::PathAddress;
-use crate::wire::control;
+use crate::wire::control::{self, MAX_PATHS};
+use crate::wire::header;
 
 /// Entries kept that no established session stands behind.
 pub const MOST_STRANGERS: usize = 1_024;
 
 /// Longest connection ID of QUIC version 1 (RFC 9000, section 17.2).
 const LONGEST_CID: usize = 20;
+
+/// Shortest connection ID by which a peer is known.
+const SHORTEST_CID: u8 = 8;
 
 /// Names a peer of the relay: a session, or a stranger that may become one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -70,21 +74,31 @@ impl Peers {
             let named = self.sessions.get(&session).or_else(|| self.addresses.get(&from));
             return named.map_or(Route::Nowhere, |peer| Route::Known(*peer));
         }
-        if let Some(peer) = self.at(from) {
-            return Route::Known(peer);
-        }
         let ids = long_header_ids(payload);
         if let Some((destination, _)) = &ids
             && let Some(peer) = self.connection_ids.get(destination).copied()
         {
-            self.add_address(peer, from);
-            return Route::Known(peer);
+            return if self.take_part(peer, from) { Route::Known(peer) } else { Route::Nowhere };
+        }
+        let owner = self.at(from);
+        let owned = owner.is_some_and(|owner| self.is_established(owner));
+        // An Initial that no handshake under way knows begins a new one, whoever used the address before: it may be forged,
+        // or the NAT gave the address to somebody else. It must not touch the session that is there.
+        if let Some(owner) = owner
+            && !(ids.is_some() && is_initial(payload))
+        {
+            return Route::Known(owner);
+        }
+        if !header::is_quic(payload) && !header::is_framed(payload) {
+            return Route::Nowhere;
         }
         let peer = PeerId(self.next);
         self.next += 1;
         self.peers.insert(peer, Peer::default());
         self.strangers.push_back(peer);
-        self.add_address(peer, from);
+        if !owned {
+            self.add_address(peer, from);
+        }
         if let Some((destination, _)) = ids {
             self.add_connection_id(peer, destination);
         }
@@ -160,13 +174,41 @@ impl Peers {
         self.strangers.retain(|stranger| *stranger != peer);
     }
 
+    fn is_established(&self, peer: PeerId) -> bool {
+        self.peers.get(&peer).is_some_and(|peer| peer.established)
+    }
+
+    /// A datagram of a handshake comes from this address too, if the peer has room for it and no session owns it.
+    fn take_part(&mut self, peer: PeerId, from: PathAddress) -> bool {
+        let Some(entry) = self.peers.get(&peer) else { return false };
+        if entry.addresses.contains(&from) {
+            return true;
+        }
+        if entry.addresses.len() >= MAX_PATHS {
+            return false;
+        }
+        if !self.at(from).is_some_and(|owner| self.is_established(owner)) {
+            self.add_address(peer, from);
+        }
+        true
+    }
+
     fn add_connection_id(&mut self, peer: PeerId, id: ConnectionId) {
+        // Those that name a peer have at least 8 bytes (RFC 9000, section 7.2; ours always 8): shorter ones collide.
+        if id[0] < SHORTEST_CID {
+            return;
+        }
         let Some(entry) = self.peers.get_mut(&peer) else { return };
         if !entry.connection_ids.contains(&id) && entry.connection_ids.len() < 4 {
             entry.connection_ids.push(id);
             self.connection_ids.entry(id).or_insert(peer);
         }
     }
+}
+
+/// Whether a payload begins like an Initial packet of QUIC version 1 (RFC 9000, section 17.2.2).
+fn is_initial(payload: &[u8]) -> bool {
+    payload.first().is_some_and(|first| first & 0b1111_0000 == 0b1100_0000)
 }
 
 /// Destination and source connection ID of a long-header packet (RFC 8999, section 5.1), each with its length in front.
@@ -219,6 +261,32 @@ mod tests {
         peers.on_answer(peer, &initial(2, 9));
         assert_eq!(peers.route(address(3), &initial(9, 2)), Route::Known(peer));
         assert_ne!(peers.route(address(4), &initial(7, 2)), Route::Known(peer));
+    }
+
+    #[test]
+    fn an_initial_from_a_sessions_address_begins_a_handshake_of_its_own() {
+        let mut peers = Peers::default();
+        let session = new_peer(peers.route(address(1), &initial(1, 2)));
+        peers.establish(session, SessionId([5; 8]));
+        let other = new_peer(peers.route(address(1), &initial(7, 8)));
+        assert_ne!(other, session);
+        assert_eq!(peers.route(address(1), &initial(7, 8)), Route::Known(other), "its next packet");
+        assert_eq!(peers.route(address(1), &[0x40; 50]), Route::Known(session), "the session's own");
+        peers.remove(other);
+        assert_eq!(peers.at(address(1)), Some(session));
+    }
+
+    #[test]
+    fn a_handshake_takes_part_from_few_addresses_and_short_ids_name_nobody() {
+        let mut peers = Peers::default();
+        let peer = new_peer(peers.route(address(1), &initial(1, 2)));
+        for port in 2..100 {
+            peers.route(address(port), &initial(1, 2));
+        }
+        assert_eq!(peers.peers[&peer].addresses.len(), MAX_PATHS);
+        let empty = [0xc0, 0, 0, 0, 0, 0, 0];
+        assert_ne!(peers.route(address(200), &empty), peers.route(address(201), &empty));
+        assert_eq!(peers.route(address(300), &[1; 50]), Route::Nowhere);
     }
 
     #[test]

@@ -49,7 +49,7 @@ const BATCH_AGE: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(super) struct BicastSocket {
     role: Role,
-    /// Index = `PathAddress::socket`; a removed one stays empty.
+    /// Index = `PathAddress::socket`; that of a removed one is free.
     sockets: RwLock<Vec<Option<Arc<dyn PathSocket>>>>,
     sessions: RwLock<HashMap<u64, Arc<Session>>>,
     /// Relay only.
@@ -119,14 +119,17 @@ impl BicastSocket {
     /// Adds a socket and returns its index; what arrives on it is received from now on.
     pub(super) fn add_socket(&self, socket: Arc<dyn PathSocket>) -> usize {
         let mut sockets = self.sockets.write();
-        sockets.push(Some(socket));
-        let index = sockets.len() - 1;
+        let index = sockets.iter().position(Option::is_none).unwrap_or(sockets.len());
+        if index == sockets.len() {
+            sockets.push(None);
+        }
+        sockets[index] = Some(socket);
         drop(sockets);
         self.receive.lock().wake();
         index
     }
 
-    /// Removes a socket; its index is not used again.
+    /// Removes a socket; its index may be used for another.
     pub(super) fn remove_socket(&self, index: usize) {
         if let Some(socket) = self.sockets.write().get_mut(index) {
             *socket = None;
@@ -187,7 +190,7 @@ impl BicastSocket {
         let size = transmit.segment_size.unwrap_or(transmit.contents.len());
         let hold = session.congestion.hold_class(now);
         session.on_sent(now);
-        let departure = {
+        let mut departure = {
             let mut link = session.link.lock();
             let departure = link.depart(transmit.contents, size, hold, now, wire);
             if link.take_wake() {
@@ -195,7 +198,8 @@ impl BicastSocket {
             }
             departure
         };
-        for (index, (path, address)) in departure.targets.iter().enumerate() {
+        let targets = departure.targets;
+        for (index, (path, address)) in targets.iter().enumerate() {
             let copy = Transmit {
                 destination: address.remote,
                 ecn: transmit.ecn,
@@ -208,7 +212,7 @@ impl BicastSocket {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     // A socket that stays full must not keep the datagram from the other paths.
-                    let others = departure.targets.len() > 1;
+                    let others = targets.len() > 1;
                     if index == 0 && !(others && session.full_for(now) >= poller::FULL_PATIENCE) {
                         session.link.lock().take_back(&departure);
                         if let Some(socket) = self.socket(address.socket) {
@@ -216,12 +220,12 @@ impl BicastSocket {
                         }
                         return Err(error);
                     }
-                    session.link.lock().not_sent(&departure, path, None, now);
+                    session.link.lock().not_sent(&mut departure, path, None, now);
                 }
-                Err(error) if is_too_large(&error) => session.link.lock().not_sent(&departure, path, None, now),
+                Err(error) if is_too_large(&error) => session.link.lock().not_sent(&mut departure, path, None, now),
                 Err(error) => {
                     tracing::debug!(session = session.number, %path, %error, "cannot send on path");
-                    session.link.lock().not_sent(&departure, path, Some(&error.to_string()), now);
+                    session.link.lock().not_sent(&mut departure, path, Some(&error.to_string()), now);
                 }
             }
         }

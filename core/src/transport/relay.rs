@@ -1,6 +1,7 @@
 //! The relay's endpoint: one QUIC endpoint over all listen sockets, one session per client.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use quinn::crypto::rustls::QuicServerConfig;
@@ -19,6 +20,9 @@ const BACKLOG: usize = 64;
 
 /// Handshakes that may be under way at once; more are refused.
 const MOST_HANDSHAKES: usize = 1_024;
+
+/// A handshake that takes longer is given up.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Above so many, a client must first prove its address: it gets Retry only (RFC 9000, section 8.1.2).
 const RETRY_ABOVE: usize = 64;
@@ -129,12 +133,11 @@ async fn accept_all(
         let (endpoint, socket, crypto, ready) =
             (endpoint.clone(), Arc::clone(&socket), Arc::clone(&crypto), ready.clone());
         tokio::spawn(async move {
-            let connection = handshake(incoming, endpoint, socket, &crypto, seed).await;
-            drop(permit);
-            if let Some(connection) = connection {
+            if let Some(connection) = handshake(incoming, endpoint, socket, &crypto, seed).await {
                 // Nobody accepts any more: the endpoint is going away.
                 let _ = ready.send(connection).await;
             }
+            drop(permit);
         });
     }
 }
@@ -147,10 +150,18 @@ async fn handshake(
     seed: u64,
 ) -> Option<Connection> {
     let session = socket.session_at(incoming.remote_address())?;
+    if !session.claim() {
+        // A handshake in the place of another: the session that is there has nothing to do with it.
+        incoming.ignore();
+        return None;
+    }
     let mut config = server_config(crypto);
     config.transport_config(settings::transport(Role::Relay, &session.congestion, seed.wrapping_add(session.number)));
     let quic = match incoming.accept_with(Arc::new(config)) {
-        Ok(connecting) => connecting.await,
+        Ok(connecting) => tokio::time::timeout(HANDSHAKE_TIMEOUT, connecting).await.unwrap_or_else(|_| {
+            // Dropped, it is given up.
+            Err(quinn::ConnectionError::TimedOut)
+        }),
         Err(error) => Err(error),
     };
     match quic {

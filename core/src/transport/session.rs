@@ -2,7 +2,7 @@
 
 use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -48,6 +48,7 @@ pub(super) struct Session {
     last_sent: AtomicU64,
     /// Since when the preferred path's socket takes nothing, in milliseconds from the epoch, plus one; 0 if it does.
     full_since: AtomicU64,
+    claimed: AtomicBool,
     epoch: Instant,
 }
 
@@ -62,8 +63,14 @@ impl Session {
             flow_bytes_received: AtomicU64::new(0),
             last_sent: AtomicU64::new(0),
             full_since: AtomicU64::new(0),
+            claimed: AtomicBool::new(false),
             epoch: now,
         })
+    }
+
+    /// Takes the session for a handshake; `false` if another has it.
+    pub(super) fn claim(&self) -> bool {
+        !self.claimed.swap(true, Relaxed)
     }
 
     /// Notes that QUIC sent something.

@@ -29,7 +29,7 @@ pub struct Stream {
 impl Stream {
     pub(super) fn new((send, recv): (quinn::SendStream, quinn::RecvStream), session: &Arc<Session>) -> Self {
         Self {
-            send: SendStream { inner: send, stopped: None, session: Arc::clone(session) },
+            send: SendStream { inner: send, ended: false, stopped: None, session: Arc::clone(session) },
             recv: RecvStream { inner: recv, session: Arc::clone(session) },
         }
     }
@@ -45,6 +45,8 @@ type Stopped = Pin<Box<dyn Future<Output = Result<(), FlowEnd>> + Send>>;
 /// The sending half of a stream. Dropped unfinished, it is reset.
 pub struct SendStream {
     inner: quinn::SendStream,
+    /// Finished or reset.
+    ended: bool,
     stopped: Option<Stopped>,
     session: Arc<Session>,
 }
@@ -84,11 +86,13 @@ impl FlowSend for SendStream {
     }
 
     fn finish(&mut self) {
+        self.ended = true;
         // Fails only if the half is finished or reset already.
         let _ = self.inner.finish();
     }
 
     fn reset(&mut self) {
+        self.ended = true;
         let _ = self.inner.reset(RESET);
     }
 
@@ -107,6 +111,15 @@ impl FlowSend for SendStream {
         let done = ready!(stopped.as_mut().poll(cx));
         self.stopped = Some(Box::pin(std::future::ready(done)));
         Poll::Ready(done)
+    }
+}
+
+impl Drop for SendStream {
+    /// quinn would finish the stream: the other end would take what was torn off for the whole.
+    fn drop(&mut self) {
+        if !self.ended {
+            let _ = self.inner.reset(RESET);
+        }
     }
 }
 

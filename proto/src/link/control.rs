@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use rand::Rng;
 use smallvec::smallvec;
 
+use super::sent_log::LOG_LEN;
 use super::{AMPLIFICATION, Candidate, Link, LinkEvent, Outgoing};
 use crate::keys::Role;
 use crate::path::{Path, PathAddress};
@@ -14,6 +15,9 @@ use crate::wire::control::{
     SentReport,
 };
 use crate::wire::header::{TICK_MICROS, expand_number};
+
+/// Longest control datagram that is kept until there are keys, in bytes.
+const LONGEST_EARLY: u64 = 1_500;
 
 /// Reports come at most this often, and at most every half round trip.
 const LEAST_REPORT_INTERVAL: Duration = Duration::from_millis(5);
@@ -199,7 +203,7 @@ impl Link {
         let len = payload.len() as u64;
         let Some(keys) = &self.keys else {
             // The client finished the handshake first and asks to join already.
-            if self.role == Role::Relay && self.knows(from) && self.early.len() < MAX_PATHS {
+            if self.role == Role::Relay && self.knows(from) && self.early.len() < MAX_PATHS && len <= LONGEST_EARLY {
                 self.early.push((from, payload.to_vec()));
             }
             return;
@@ -326,7 +330,11 @@ impl Link {
     /// The address has proved that it receives what is sent to it, and holds the session's keys: it is the path's.
     fn join(&mut self, id: PathId, address: PathAddress, probed: u16, now: Instant) {
         self.framing = true;
-        self.handshake.clear();
+        for peer in std::mem::take(&mut self.handshake) {
+            if peer.address != address {
+                self.events.push_back(LinkEvent::AddressRemoved(peer.address));
+            }
+        }
         match self.path_mut(id) {
             Some(path) => {
                 let old = path.address;
@@ -388,6 +396,8 @@ impl Link {
         let reordering = Duration::from_micros(u64::from(report.reordering) * TICK_MICROS).mul_f64(1.25);
         let newest = self.log.entry(highest).map(|entry| entry.sent_at);
         let is_reference = self.reference.is_some_and(|(reference, _)| reference == id);
+        // Older numbers are forgotten: a path that joined late was not sent them, or it does not matter any more.
+        path.departures.judged_to = path.departures.judged_to.max(next.saturating_sub(LOG_LEN));
         while path.departures.judged_to <= highest {
             let number = path.departures.judged_to;
             let bit = (highest - number) as usize;

@@ -56,6 +56,8 @@ pub struct Departure {
     first: Option<u64>,
     count: u64,
     bytes: u64,
+    /// Targets that have not failed.
+    remaining: u64,
 }
 
 impl Link {
@@ -76,6 +78,7 @@ impl Link {
             first: None,
             count: 0,
             bytes: contents.len() as u64,
+            remaining: 0,
         };
         if !self.framing || self.keys.is_none() {
             // No path's MTU is known yet, and headers may be agreed on while QUIC's own search goes on.
@@ -90,10 +93,11 @@ impl Link {
         self.touch(now);
         let size = segment_size.min(contents.len()) + HEADER_LEN;
         let (targets, set) = self.targets(size, now);
-        // A datagram larger than any before is a probe of QUIC's: it fails unless every path is known to carry it.
+        // A datagram larger than any before is a probe of QUIC's: it fails unless every path is known to carry it. Later ones
+        // of the size go where they fit: a narrow network that joins must not stop the others.
         let is_probe = size > self.largest;
-        let too_narrow = |path: &Path| (is_probe || path.mtu.is_settled()) && size > usize::from(path.mtu.known());
-        if targets.is_empty() || self.paths.iter().any(|path| path.usable(now) && too_narrow(path)) {
+        let too_narrow = |path: &Path| size > usize::from(path.mtu.known());
+        if targets.is_empty() || (is_probe && self.paths.iter().any(|path| path.usable(now) && too_narrow(path))) {
             self.counters.oversized += 1;
             return departure;
         }
@@ -108,7 +112,8 @@ impl Link {
             departure.count += 1;
         }
         departure.bytes = out.len() as u64;
-        self.counters.copies += departure.count * (targets.len() as u64).saturating_sub(1);
+        departure.remaining = targets.len() as u64;
+        self.counters.copies += departure.count * departure.remaining.saturating_sub(1);
         for path in self.paths.iter_mut().filter(|path| set.contains(path.id)) {
             path.departures.datagrams += departure.count;
             path.departures.bytes += departure.bytes;
@@ -121,14 +126,14 @@ impl Link {
     pub fn take_back(&mut self, departure: &Departure) {
         let Some(first) = departure.first else { return };
         self.log.take_back(first);
-        self.counters.copies -= departure.count * (departure.targets.len() as u64).saturating_sub(1);
+        self.counters.copies -= departure.count * departure.remaining.saturating_sub(1);
         for (path, _) in departure.targets.iter() {
             self.uncount(path, departure);
         }
     }
 
     /// The socket of one target did not take the departure; with an `error` it failed, else it was merely full.
-    pub fn not_sent(&mut self, departure: &Departure, path: PathId, error: Option<&str>, now: Instant) {
+    pub fn not_sent(&mut self, departure: &mut Departure, path: PathId, error: Option<&str>, now: Instant) {
         if let Some(error) = error
             && let Some(path) = self.path_mut(path)
         {
@@ -137,16 +142,18 @@ impl Link {
         let Some(first) = departure.first else { return };
         self.uncount(path, departure);
         (first..first + departure.count).for_each(|number| self.log.not_sent_on(path, number));
-        if departure.targets.len() > 1 {
+        if departure.remaining > 1 {
             self.counters.copies -= departure.count;
             self.counters.copies_skipped += departure.count;
         }
+        departure.remaining = departure.remaining.saturating_sub(1);
     }
 
     fn uncount(&mut self, path: PathId, departure: &Departure) {
         if let Some(path) = self.path_mut(path) {
-            path.departures.datagrams -= departure.count;
-            path.departures.bytes -= departure.bytes;
+            // Less only if the number was given to a new path in between.
+            path.departures.datagrams = path.departures.datagrams.saturating_sub(departure.count);
+            path.departures.bytes = path.departures.bytes.saturating_sub(departure.bytes);
         }
     }
 

@@ -385,14 +385,31 @@ fn nothing_larger_than_the_narrowest_path_is_sent() {
 #[test]
 fn a_path_whose_socket_fails_is_left_out_and_tried_again() {
     let mut pair = Pair::joined(Mode::Bicast(Sides::Both));
-    let departure = pair.send_from_client(&numbered(0));
+    let mut departure = pair.send_from_client(&numbered(0));
     let (failed, _) = departure.targets.iter().next().expect("two targets");
-    pair.client.not_sent(&departure, failed, Some("network is unreachable"), pair.now);
+    pair.client.not_sent(&mut departure, failed, Some("network is unreachable"), pair.now);
     let next = pair.send_from_client(&numbered(1));
     assert!(next.targets.iter().all(|(path, _)| path != failed));
     assert_eq!(pair.client.snapshot(pair.now).up.copies_skipped, 1);
     pair.run(250 * MS);
     assert_eq!(pair.send_from_client(&numbered(2)).targets.len(), 2);
+}
+
+/// PATH-8: with every network gone, nothing is counted below zero.
+#[test]
+fn a_departure_that_no_socket_takes_is_no_copy() {
+    for mode in [Mode::Single, Mode::Bicast(Sides::Both)] {
+        let mut pair = Pair::joined(mode);
+        let before = pair.client.snapshot(pair.now).up;
+        let mut out = Vec::new();
+        let mut departure = pair.client.depart(&numbered(0), 1_200, HoldClass::Full, pair.now, &mut out);
+        let targets: Vec<_> = departure.targets.iter().map(|(path, _)| path).collect();
+        for path in targets {
+            pair.client.not_sent(&mut departure, path, Some("network is unreachable"), pair.now);
+        }
+        let after = pair.client.snapshot(pair.now).up;
+        assert_eq!((after.copies, after.link_bytes), (before.copies, before.link_bytes));
+    }
 }
 
 #[test]

@@ -66,6 +66,7 @@ impl MtuSearch {
     }
 
     /// Whether a datagram larger than [`Self::known`] would be lost, rather than not be known to pass yet.
+    #[cfg(test)]
     pub(crate) fn is_settled(&self) -> bool {
         self.settled
     }

@@ -21,6 +21,9 @@ use crate::mode::Copying;
 /// Bytes in front of the sealed message.
 pub const HEAD_LEN: usize = 17;
 
+/// Most frames of one control datagram.
+pub const MOST_FRAMES: u64 = 16;
+
 /// Most paths of one session.
 pub const MAX_PATHS: usize = 8;
 
@@ -242,7 +245,12 @@ impl Message {
         let clock = bytes.try_get_u32()?;
         let (echo, held) = (bytes.try_get_u32()?, bytes.try_get_u32()?);
         let mut frames = Frames::new();
+        let mut count = 0;
         while !bytes.is_empty() {
+            count += 1;
+            if count > MOST_FRAMES {
+                return Err(out_of_range("number of frames", count, MOST_FRAMES));
+            }
             frames.push(Frame::decode(&mut bytes)?);
         }
         Ok(Self { path, clock, echo: (held != u32::MAX).then_some((echo, held)), frames })
@@ -518,6 +526,13 @@ mod tests {
                 prop_assert_eq!(Message::decode(&again), Ok(message));
             }
         }
+    }
+
+    #[test]
+    fn a_message_of_many_frames_is_refused_before_it_costs_memory() {
+        let message = [&[0; 13][..], &[1; 1_400]].concat();
+        let error = Message::decode(&message).expect_err("1,400 pings");
+        assert_eq!(error.to_string(), "number of frames is 17, allowed is at most 16");
     }
 
     #[test]

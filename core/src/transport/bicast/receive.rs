@@ -85,9 +85,9 @@ impl Receive {
         while silent < count && !packer.is_full() && packer.used() == 0 {
             if calls == CALLS_PER_TURN {
                 cx.waker().wake_by_ref();
+                self.arm_hold_timer(cx);
                 return Poll::Pending;
             }
-            calls += 1;
             self.turn = (self.turn + 1) % count;
             let Some(path_socket) = socket.socket(self.turn) else {
                 silent += 1;
@@ -99,6 +99,7 @@ impl Receive {
             let mut metas = [RecvMeta::default(); BUFFERS];
             match path_socket.poll_recv(cx, &mut slices, &mut metas) {
                 Poll::Ready(Ok(filled)) => {
+                    calls += 1;
                     silent = 0;
                     for (buffer, meta) in slices.iter_mut().zip(&metas).take(filled) {
                         let arrival = Arrival { socket_index: self.turn, meta, now };
@@ -106,7 +107,10 @@ impl Receive {
                     }
                 }
                 // Such as a port unreachable: an event of that path, whose silence tells more.
-                Poll::Ready(Err(error)) => tracing::debug!(%error, "cannot receive on a path's socket"),
+                Poll::Ready(Err(error)) => {
+                    calls += 1;
+                    tracing::debug!(%error, "cannot receive on a path's socket");
+                }
                 Poll::Pending => silent += 1,
             }
         }
