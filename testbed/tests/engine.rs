@@ -8,7 +8,7 @@ use std::time::Duration;
 use bed::{PATIENCE, RELAY_TOO, card, download, link, mirror, open, paths_up, pattern, read_all, scenario, until};
 use tandem_core::dial::DialError;
 use tandem_core::pump::PumpEnd;
-use tandem_netem::{Bitrate, LinkConfig, Loss, Reorder};
+use tandem_netem::{Bitrate, Direction, LinkConfig, Loss, Reorder};
 use tandem_proto::mode::{Mode, Sides};
 use tandem_proto::pairing::Secret;
 use tandem_proto::stats::{SessionState, Snapshot};
@@ -163,6 +163,47 @@ fn a_relay_out_of_reach_at_one_address_is_reached_at_another_within_seconds() {
             until(&engine, "it has moved to the other address", moved).await;
             assert!(elapsed() - cut < Duration::from_secs(8), "{:?}", elapsed() - cut);
             timeout(PATIENCE, download(&dial, 1000)).await.unwrap();
+        },
+    );
+}
+
+#[test]
+fn a_relay_that_forgot_the_session_is_used_again_within_seconds_of_a_change_of_network() {
+    scenario(
+        |seed| link(10, seed),
+        async |mut bed| {
+            let (wifi, cell) = (card(&bed.network, &bed.lines[0], 0), card(&bed.network, &bed.lines[1], 1));
+            bed.platform.set(vec![cell]);
+            let engine = bed.engine(bed.config()).await;
+            let dial = engine.handle().dial();
+            download(&dial, 1000).await;
+            // Nothing tells the client of the restart: the old network is silent, and the new path joins for ever.
+            bed.lines[1].cut(Direction::Up);
+            bed.crash_and_restart_relay();
+            bed.platform.set(vec![wifi]);
+            let changed = elapsed();
+            until(&engine, "there is a session on the new network", |snapshot| paths_up(snapshot) == ["wifi0"]).await;
+            assert!(elapsed() - changed < Duration::from_secs(8), "{:?}", elapsed() - changed);
+            timeout(PATIENCE, download(&dial, 1000)).await.unwrap();
+        },
+    );
+}
+
+#[test]
+fn a_new_network_joins_the_session_at_the_address_where_it_lives() {
+    scenario(
+        |seed| link(10, seed),
+        async |bed| {
+            let (wifi, cell) = (card(&bed.network, &bed.lines[0], 0), card(&bed.network, &bed.lines[1], 1));
+            bed.platform.set(vec![wifi.clone()]);
+            bed.each_direction(Line::cut);
+            let mut config = bed.config();
+            config.link.relays.push(RELAY_TOO.parse().unwrap());
+            let engine = bed.engine(config).await;
+            until(&engine, "a path at the second address is up", |snapshot| paths_up(snapshot) == ["wifi0"]).await;
+            bed.platform.set(vec![wifi, cell]);
+            let joined = until(&engine, "both paths are up", |snapshot| paths_up(snapshot).len() == 2).await;
+            assert!(joined.paths.iter().all(|path| path.remote == RELAY_TOO), "{:#?}", joined.paths);
         },
     );
 }

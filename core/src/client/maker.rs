@@ -27,6 +27,8 @@ pub(super) struct Maker {
 pub(super) struct Established {
     pub(super) connection: Connection,
     pub(super) paths: LivePaths,
+    /// The attempt that it came of, which tells where among the relay's addresses it started.
+    pub(super) attempt: usize,
     /// Ends when the relay's side of the control stream does.
     pub(super) notices: AbortOnDropHandle<SessionError>,
 }
@@ -64,7 +66,8 @@ impl Maker {
         let accepted = handshake::say_hello(&connection, link, *congestion).await?;
         tracing::info!(relay_version = accepted.welcome.relay, "session up");
         let paths = LivePaths::of(&connection, ways);
-        Ok(Established { connection, paths, notices: AbortOnDropHandle::new(tokio::spawn(read_notices(accepted))) })
+        let notices = AbortOnDropHandle::new(tokio::spawn(read_notices(accepted)));
+        Ok(Established { connection, paths, attempt, notices })
     }
 
     /// Makes the paths of a live session those that the networks ask for.
@@ -105,29 +108,35 @@ async fn read_notices(mut accepted: Accepted) -> SessionError {
 }
 
 /// The paths of a live session and the ways they were opened for.
-pub(super) struct LivePaths(Vec<(PathId, Way)>);
+pub(super) struct LivePaths {
+    paths: Vec<(PathId, Way)>,
+    /// The relay's addresses that the session began at: the relay was heard there, perhaps nowhere else.
+    began_at: Vec<SocketAddr>,
+}
 
 impl LivePaths {
     /// The paths with which a session began; the transport may have taken fewer than it was given.
     fn of(connection: &Connection, ways: Vec<Way>) -> Self {
         let live = connection.stats().link.paths;
+        let began_at = ways.iter().map(|way| way.remote).collect();
         let numbered = |way: Way| {
             let path = live.iter().find(|path| path.interface == way.interface.name)?;
             Some((PathId(path.id), way))
         };
-        Self(ways.into_iter().filter_map(numbered).collect())
+        Self { paths: ways.into_iter().filter_map(numbered).collect(), began_at }
     }
 
     /// Makes the paths those that the networks ask for.
     fn follow(&mut self, networks: &Networks, remotes: &[SocketAddr], connection: &Connection) {
+        let remotes = [&self.began_at, remotes].concat();
         // With no network at all the old paths stay: one of them may come back as it was.
-        let Ok(wanted) = networks.ways(remotes, 0) else {
+        let Ok(wanted) = networks.ways(&remotes, 0) else {
             return;
         };
         let same_network = |way: &Way, wanted: &Way| way.interface.name == wanted.interface.name;
         for way in &wanted {
             // A way that exists stays as it is, whichever of the relay's addresses it leads to.
-            if self.0.iter().any(|(_, live)| live.is_same(&Way { remote: live.remote, ..way.clone() })) {
+            if self.paths.iter().any(|(_, live)| live.is_same(&Way { remote: live.remote, ..way.clone() })) {
                 continue;
             }
             match networks.open(way) {
@@ -138,7 +147,7 @@ impl LivePaths {
                     };
                     tracing::info!(%id, interface = way.interface.name, "path added");
                     self.drop_where(connection, |live| same_network(live, way));
-                    self.0.push((id, way.clone()));
+                    self.paths.push((id, way.clone()));
                 }
                 Err(error) => tracing::debug!(interface = way.interface.name, %error, "no socket on this network"),
             }
@@ -147,7 +156,7 @@ impl LivePaths {
     }
 
     fn drop_where(&mut self, connection: &Connection, gone: impl Fn(&Way) -> bool) {
-        self.0.retain(|(id, way)| {
+        self.paths.retain(|(id, way)| {
             let gone = gone(way);
             if gone {
                 tracing::info!(%id, interface = way.interface.name, "path removed");

@@ -3,9 +3,9 @@
 //! What others may know of it is its [`Phase`]. A relay that says no to this client ends the trying; everything else is
 //! tried again, at once when the networks change, else after a growing wait.
 //!
-//! A session whose paths are all silent may be cut off for a while, its relay may be out of reach at the address in use, or
-//! may have forgotten it in a restart. So while it is silent another one is tried; whichever comes first, a sign of life or
-//! a new session, decides.
+//! A session without a path that answers may be cut off for a while, its relay may be out of reach at the address in use or
+//! from a new network, or may have forgotten it in a restart. So while it is silent another one is tried; whichever comes
+//! first, a sign of life or a new session, decides.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -30,8 +30,8 @@ const SUCCESS: Duration = Duration::from_secs(10);
 const LAST_WORDS: Duration = Duration::from_millis(100);
 /// How often a session is checked for silence.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
-/// Checks in a row that must find every path down before another session is tried. A path is down only after it has
-/// itself been silent for a while.
+/// Checks in a row that must find no path up before another session is tried. A path is down only after it has itself been
+/// silent for a while; one on a new network that is still joining after this time may do so for ever.
 const SILENT_CHECKS: u32 = 3;
 
 /// Where the session stands.
@@ -160,7 +160,7 @@ impl Session {
         session.connection.set_mode(*self.mode.borrow_and_update());
         let connection = session.connection.clone();
         let maker = Arc::clone(&self.maker);
-        let mut replacement = std::pin::pin!(replace_silent(&maker, &connection));
+        let mut replacement = std::pin::pin!(replace_silent(&maker, &connection, session.attempt));
         loop {
             tokio::select! {
                 biased;
@@ -179,16 +179,20 @@ impl Session {
 }
 
 /// Makes another session once this one has fallen silent; resolves when there is one, never while this one lives.
-async fn replace_silent(maker: &Maker, connection: &Connection) -> Established {
-    // The relay's first address is the one that has fallen silent, if it has another.
-    let mut attempt = 1;
+async fn replace_silent(maker: &Maker, connection: &Connection, attempt: usize) -> Established {
+    // At first no path may be up yet, but all that there is has just been heard.
+    while is_silent(connection) {
+        sleep(CHECK_INTERVAL).await;
+    }
+    // The address of this session is the one that has fallen silent; the relay may have another.
+    let mut attempt = attempt + 1;
     loop {
         let mut silent = 0;
         while silent < SILENT_CHECKS {
             sleep(CHECK_INTERVAL).await;
             silent = if is_silent(connection) { silent + 1 } else { 0 };
         }
-        tracing::debug!(attempt, "every path is silent: trying another session");
+        tracing::debug!(attempt, "no path answers: trying another session");
         let sign_of_life = async {
             while is_silent(connection) {
                 sleep(CHECK_INTERVAL).await;
@@ -207,7 +211,7 @@ async fn replace_silent(maker: &Maker, connection: &Connection) -> Established {
 }
 
 fn is_silent(connection: &Connection) -> bool {
-    connection.stats().link.paths.iter().all(|path| path.state == PathState::Down)
+    connection.stats().link.paths.iter().all(|path| path.state != PathState::Up)
 }
 
 /// An error with its causes in one line.
