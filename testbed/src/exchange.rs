@@ -2,11 +2,12 @@
 //!
 //! The flow protocol, tokens and origins are left out, so that what is measured is the transport. A stream begins with a
 //! request of nine bytes, a kind and a count; a bulk answer is that many bytes, an echo answers each [`PING_BYTES`] with
-//! the same bytes until the asker finishes.
+//! the same bytes until the asker finishes. What follows a request to take bytes is read to its end, then their number is
+//! the answer.
 
 use bytes::Bytes;
-use tandem_core::dial::FlowSend as _;
-use tandem_core::transport::{Connection, Stream};
+use tandem_core::dial::{FlowEnd, FlowSend as _};
+use tandem_core::transport::{Connection, SendStream, Stream};
 use tokio::task::JoinSet;
 
 /// Bytes of a small request and of its answer.
@@ -18,6 +19,7 @@ const CHUNK: usize = 64 * 1024;
 const REQUEST_BYTES: usize = 9;
 const BULK: u8 = 1;
 const ECHO: u8 = 2;
+const TAKE: u8 = 3;
 
 /// What an asker wants on a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub(crate) enum Request {
     Bulk(u64),
     /// Every small request back.
     Echo,
+    /// The number of the bytes that follow.
+    Take,
 }
 
 impl Request {
@@ -33,6 +37,7 @@ impl Request {
         let (kind, count) = match self {
             Request::Bulk(bytes) => (BULK, bytes),
             Request::Echo => (ECHO, 0),
+            Request::Take => (TAKE, 0),
         };
         let mut request = [kind; REQUEST_BYTES];
         request[1..].copy_from_slice(&count.to_be_bytes());
@@ -44,6 +49,7 @@ impl Request {
         match kind {
             BULK => Some(Request::Bulk(u64::from_be_bytes(count))),
             ECHO => Some(Request::Echo),
+            TAKE => Some(Request::Take),
             _ => None,
         }
     }
@@ -68,21 +74,37 @@ async fn answer(mut stream: Stream) {
     match Request::decode(request) {
         Some(Request::Bulk(bytes)) => send_bulk(stream, bytes).await,
         Some(Request::Echo) => echo(stream).await,
+        Some(Request::Take) => take(stream).await,
         None => stream.send.reset(),
     }
 }
 
 async fn send_bulk(mut stream: Stream, bytes: u64) {
+    // An asker who goes away is no error.
+    let _ = write_bulk(&mut stream.send, bytes).await;
+}
+
+/// Sends so many bytes and finishes.
+pub(crate) async fn write_bulk(send: &mut SendStream, bytes: u64) -> Result<(), FlowEnd> {
     let chunk = Bytes::from_static(&[0x5a; CHUNK]);
     let mut left = bytes;
     while left > 0 {
         let part = usize::try_from(left).unwrap_or(usize::MAX).min(CHUNK);
-        if stream.send.write_all(&chunk[..part]).await.is_err() {
-            return;
-        }
+        send.write_all(&chunk[..part]).await?;
         left -= part as u64;
     }
-    stream.send.finish();
+    send.finish();
+    Ok(())
+}
+
+async fn take(mut stream: Stream) {
+    let mut taken = 0u64;
+    while let Ok(Some(chunk)) = stream.recv.read_chunk().await {
+        taken += chunk.len() as u64;
+    }
+    if stream.send.write_all(&taken.to_be_bytes()).await.is_ok() {
+        stream.send.finish();
+    }
 }
 
 async fn echo(mut stream: Stream) {
@@ -101,7 +123,7 @@ mod tests {
 
     #[test]
     fn requests_survive_the_wire_and_nonsense_is_none() {
-        for request in [Request::Bulk(0), Request::Bulk(u64::MAX), Request::Echo] {
+        for request in [Request::Bulk(0), Request::Bulk(u64::MAX), Request::Echo, Request::Take] {
             assert_eq!(Request::decode(request.encode()), Some(request));
         }
         assert_eq!(Request::decode([0xff; REQUEST_BYTES]), None);

@@ -13,7 +13,7 @@ mod scenario;
 pub mod virtual_time;
 
 pub use identity::Identity;
-pub use measure::{Amount, Download, Interrupted, Latencies, Pings, download};
+pub use measure::{Amount, Download, Interrupted, Latencies, Pings, download, upload};
 pub use network::{Hostility, Line, SendFault, Vantage, VirtualNetwork, VirtualSocket};
 pub use origins::Origins;
 pub use scenario::{Bed, Measured, PathLinks, RELAY, Rival, Scenario};

@@ -1,4 +1,4 @@
-//! What a bed measures: bulk downloads, and small requests beside them.
+//! What a bed measures: bulk downloads and uploads, and small requests beside them.
 //!
 //! Goodput counts application bytes. A gap is the time between two arrivals of bytes at the reader, the first counted
 //! from the first byte.
@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 
-use crate::exchange::{PING_BYTES, Request};
+use crate::exchange::{PING_BYTES, Request, write_bulk};
 
 /// How much is downloaded.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -87,6 +87,20 @@ pub async fn download(connection: &Connection, amount: Amount) -> Result<Downloa
     }
     stream.recv.stop();
     Ok(seen)
+}
+
+/// Uploads so many bytes; answers with the time until the other end has confirmed them all.
+///
+/// # Errors
+/// When the stream ends early or bytes are missing.
+pub async fn upload(connection: &Connection, bytes: u64) -> Result<Duration, Interrupted> {
+    let started = Instant::now();
+    let mut stream = connection.open_stream().await.map_err(|_| Interrupted)?;
+    stream.send.write_all(&Request::Take.encode()).await.map_err(|_| Interrupted)?;
+    write_bulk(&mut stream.send, bytes).await.map_err(|_| Interrupted)?;
+    let mut taken = [0; 8];
+    stream.recv.read_exact(&mut taken).await.map_err(|_| Interrupted)?;
+    if u64::from_be_bytes(taken) == bytes { Ok(started.elapsed()) } else { Err(Interrupted) }
 }
 
 /// The length of the next chunk; `None` at the end of the stream or of the time.
