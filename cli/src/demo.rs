@@ -24,8 +24,8 @@ use self::bed::Bed;
 use self::measure::{Measured, measure};
 use self::progress::Progress;
 use crate::args::{DemoOptions, Scheme};
-use crate::print::print;
 use crate::shutdown::Signals;
+use tandem_core::print::print;
 
 /// What is run unless told otherwise.
 const SCHEMES: [Scheme; 2] = [Scheme::Unicast, Scheme::Bidirectional];

@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 use tandem_core::secrets::{SecretStore as _, SystemStore};
 use tandem_proto::pairing::{MAX_LINK, PairingLink};
 
-use crate::print::print;
+use tandem_core::print::print;
 
 /// The environment variable that may hold the link.
 const LINK_VARIABLE: &str = "TANDEM_LINK";

@@ -7,7 +7,6 @@
 mod args;
 mod demo;
 mod link;
-mod print;
 mod run;
 mod show;
 mod shutdown;
@@ -53,7 +52,7 @@ async fn carry_out(arguments: Arguments) -> anyhow::Result<()> {
         Command::Mode(mode) => {
             let mode = mode.mode()?;
             ask(Request::Mode(mode)).await?;
-            Ok(print::print(&format!("mode is now {mode}\n"))?)
+            Ok(tandem_core::print::print(&format!("mode is now {mode}\n"))?)
         }
         Command::Stop => {
             ask(Request::Stop).await?;

@@ -12,8 +12,8 @@ use tandem_proto::stats::{SessionState, Snapshot};
 
 use crate::args::RunOptions;
 use crate::link;
-use crate::print::say;
 use crate::shutdown::Signals;
+use tandem_core::print::say;
 
 pub(crate) async fn run(options: RunOptions, control: &Path) -> anyhow::Result<()> {
     // Each flow takes a descriptor, and the usual soft limit is low; the hard one is what the machine allows.

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use tandem_proto::stats::{DirectionStats, PathState, PathStats, SessionState, Snapshot};
 
 use crate::args::Output;
-use crate::print::print;
+use tandem_core::print::print;
 
 /// Prints a snapshot as JSON or as `text` words it.
 pub(crate) fn show(

@@ -7,6 +7,7 @@ pub mod config;
 pub mod dial;
 pub mod inbound;
 pub mod platform;
+pub mod print;
 pub mod pump;
 pub mod secrets;
 pub mod transport;

@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
 use ipnet::IpNet;
+use tandem_core::print::{print, say};
 use tandem_proto::wire::flow::Target;
 use tandem_relay::config::{Config, DEFAULT_LISTEN};
 use tandem_relay::directory::{Directory, TokenState};
@@ -131,7 +132,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Token(TokenCommand::Revoke { dir, name, id }) => {
             let which = id.or(name).unwrap_or_default();
             for claims in Directory::open(&dir.dir)?.revoke(&which, OffsetDateTime::now_utc())? {
-                println!("revoked {} ({})", claims.id, claims.name);
+                say(&format!("revoked {} ({})", claims.id, claims.name));
             }
             Ok(())
         }
@@ -141,12 +142,12 @@ fn run(command: Command) -> anyhow::Result<()> {
 fn issue(directory: &Directory, name: &str, days: u32) -> anyhow::Result<()> {
     let lifetime = Duration::from_secs(u64::from(days) * 86_400);
     let (link, claims) = directory.issue(name, OffsetDateTime::now_utc(), lifetime)?;
-    print!("{}", invitation(&link));
-    println!(
+    print(&invitation(&link).to_string())?;
+    say(&format!(
         "Token {} ({name}) is good until {}. Whoever has the link can use the relay.",
         claims.id,
         day(claims.expires)?
-    );
+    ));
     Ok(())
 }
 
@@ -164,14 +165,14 @@ fn list(directory: &Directory, json: bool) -> anyhow::Result<()> {
         };
         let objects =
             tokens.iter().map(|token| object(&token.claims, token.state)).collect::<anyhow::Result<Vec<_>>>()?;
-        println!("{}", serde_json::to_string_pretty(&objects)?);
+        say(&serde_json::to_string_pretty(&objects)?);
         return Ok(());
     }
-    println!("{:<16}  {:<8}  {:<10}  {:<10}  NAME", "ID", "STATE", "ISSUED", "EXPIRES");
+    say(&format!("{:<16}  {:<8}  {:<10}  {:<10}  NAME", "ID", "STATE", "ISSUED", "EXPIRES"));
     for token in tokens {
         let (issued, expires) = (day(token.claims.issued)?, day(token.claims.expires)?);
         let state = token.state.to_string();
-        println!("{:<16}  {state:<8}  {issued:<10}  {expires:<10}  {}", token.claims.id, token.claims.name);
+        say(&format!("{:<16}  {state:<8}  {issued:<10}  {expires:<10}  {}", token.claims.id, token.claims.name));
     }
     Ok(())
 }
@@ -207,7 +208,7 @@ fn serve(directory: &Directory, allow: Vec<IpNet>) -> anyhow::Result<()> {
 
         let drain = CancellationToken::new();
         let serving = relay.serve(drain.clone());
-        println!("ready {}", addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(" "));
+        say(&format!("ready {}", addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(" ")));
         tokio::select! {
             () = serving => {}
             () = own.keep_fresh(&config.public) => {}

@@ -7,7 +7,7 @@ use std::io::{self, Write as _};
 ///
 /// # Errors
 /// Whatever is wrong with standard output, except that nobody reads it.
-pub(crate) fn print(text: &str) -> io::Result<()> {
+pub fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -16,6 +16,6 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
 }
 
 /// Prints a line of a program that goes on whether it is read or not.
-pub(crate) fn say(line: &str) {
+pub fn say(line: &str) {
     let _ = print(&format!("{line}\n"));
 }
