@@ -1,7 +1,7 @@
 //! One UDP socket that carries paths: the seam between the transport and a real or virtual network.
 //!
 //! A client has one per network, bound to its interface; a relay one per listen address. The real one keeps segmentation
-//! offload (GSO/GRO) and ECN through `quinn::udp`; [`send`] goes on without offload when the kernel or a driver refuses it.
+//! offload (GSO/GRO) and ECN through `quinn::udp`; `send` goes on without offload when the kernel or a driver refuses it.
 
 use std::fmt::Debug;
 use std::future::Future;
