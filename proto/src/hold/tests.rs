@@ -1,3 +1,5 @@
+//! The hold, step by step, and under any input.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! The virtual network by itself: lines, faults, attackers.
+
 use std::future::poll_fn;
 use std::io::IoSliceMut;
 use std::time::Duration;
