@@ -17,6 +17,7 @@ mod bbr1;
 pub mod filters;
 mod paced_sender;
 pub mod pacer;
+pub mod path_signals;
 pub mod rate_sample;
 #[cfg(test)]
 mod testing;
@@ -24,6 +25,7 @@ mod testing;
 pub use algorithm::{Algorithm, UnknownAlgorithm};
 pub use bbr1::Bbr1;
 pub use paced_sender::PacedSender;
+pub use path_signals::{ReferenceReport, SendPhase, SenderState};
 use rate_sample::{AckBatch, LossBatch};
 
 /// A congestion controller that works from a model of the path.
@@ -42,6 +44,9 @@ pub trait Congestion: Debug + Send + Sync {
 
     /// How sending is limited from now on.
     fn control(&self) -> Control;
+
+    /// What the controller is about, for those who measure paths meanwhile.
+    fn send_phase(&self) -> SendPhase;
 
     /// What to show in statistics and traces.
     fn metrics(&self) -> Metrics;

@@ -28,6 +28,7 @@ use replay::ReplayWindow;
 use sent_log::SentLog;
 pub use snapshot::LinkSnapshot;
 
+use crate::congestion::{ReferenceReport, SenderState};
 use crate::hold::{Hold, HoldCounters};
 use crate::keys::{Role, SECRET_LEN, SessionId, SessionKeys};
 use crate::mode::{Copying, Mode};
@@ -70,6 +71,8 @@ pub struct Link {
     log: SentLog,
     /// The largest datagram that was let through, in bytes of UDP payload.
     largest: usize,
+    /// How the connection sends now.
+    sender: SenderState,
     /// Paths whose queue is beyond the tolerated one.
     queued: PathSet,
     reference: Option<(PathId, Instant)>,
@@ -117,7 +120,7 @@ pub struct Outgoing {
 }
 
 /// Something that the shell or the congestion controller must know.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum LinkEvent {
     /// Datagrams from this address belong to the session from now on.
     AddressAdded(PathAddress),
@@ -125,8 +128,10 @@ pub enum LinkEvent {
     AddressRemoved(PathAddress),
     /// A path changed between carrying traffic and not.
     PathChanged(PathId, PathState),
-    /// A datagram did not arrive on the reference path, though perhaps a copy did on another.
+    /// A datagram that went over several paths did not arrive on the reference path, though perhaps a copy did on another.
     ReferenceLoss {
+        /// Its number.
+        number: u64,
         /// UDP payload bytes.
         bytes: u16,
         /// When it left.
@@ -134,6 +139,8 @@ pub enum LinkEvent {
         /// Whether the path had a queue beyond the tolerated one then.
         queue_exceeded: bool,
     },
+    /// A report settled the fate of datagrams on the reference path; follows upon its losses.
+    ReferenceReport(ReferenceReport),
     /// A report came in: [`Link::hold_lag`] and [`Link::fast_rtt`] may have changed.
     Reported,
 }
@@ -196,6 +203,7 @@ impl Link {
             scheduler: Scheduler::default(),
             log: SentLog::default(),
             largest: 0,
+            sender: SenderState::default(),
             queued: PathSet::default(),
             reference: None,
             hold: Hold::new(now),
@@ -270,6 +278,11 @@ impl Link {
             }
             Role::Relay => self.copying = mode.download(),
         }
+    }
+
+    /// Tells how the connection sends from now on; to be called before [`Self::depart`].
+    pub fn set_sender_state(&mut self, sender: SenderState) {
+        self.sender = sender;
     }
 
     /// The name of the session, once it has keys.

@@ -192,6 +192,7 @@ impl BicastSocket {
         session.on_sent(now);
         let mut departure = {
             let mut link = session.link.lock();
+            link.set_sender_state(session.congestion.sender_state());
             let departure = link.depart(transmit.contents, size, hold, now, wire);
             if link.take_wake() {
                 session.changed.notify_one();

@@ -8,12 +8,12 @@
 //! Algorithms themselves are in `tandem_proto::congestion`, or the library's own.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use quinn::congestion::ControllerFactory;
-use tandem_proto::congestion::Algorithm;
+use tandem_proto::congestion::{Algorithm, ReferenceReport, SendPhase, SenderState};
 use tandem_proto::wire::header::HoldClass;
 
 use super::pacing::PacingHandle;
@@ -36,6 +36,10 @@ struct Shared {
     pacing: PacingHandle,
     hold_rule: AtomicU8,
     signals: Mutex<Signals>,
+    /// Number of a [`SendPhase`].
+    phase: AtomicU8,
+    /// Bytes per second; 0 if unknown.
+    pacing_rate: AtomicU64,
     metrics: Mutex<Metrics>,
 }
 
@@ -73,6 +77,8 @@ impl CongestionHandle {
             pacing: PacingHandle::new(now),
             hold_rule: AtomicU8::new(HoldRule::On as u8),
             signals: Mutex::default(),
+            phase: AtomicU8::new(SendPhase::Startup as u8),
+            pacing_rate: AtomicU64::new(0),
             metrics: Mutex::new(Metrics { algorithm, cwnd_bytes: 0, pacing_rate: None, phase: "startup" }),
         }))
     }
@@ -97,6 +103,29 @@ impl CongestionHandle {
     /// To be called only while the far side holds in order: otherwise the library sees these losses itself.
     pub fn report_loss(&self, loss: ReportedLoss) {
         self.0.signals.lock().report(loss);
+    }
+
+    /// Tells the controller what a report said of the reference path; its losses were told by [`Self::report_loss`].
+    pub fn report_reference(&self, report: ReferenceReport) {
+        self.0.signals.lock().report_reference(report);
+    }
+
+    /// What the newest report said of the reference path; `None` before the first.
+    pub fn reference(&self) -> Option<ReferenceReport> {
+        self.0.signals.lock().reference()
+    }
+
+    /// How the controller sends now, for the link.
+    pub fn sender_state(&self) -> SenderState {
+        let phase = SendPhase::ALL.get(usize::from(self.0.phase.load(Relaxed))).copied().unwrap_or_default();
+        let pacing_rate = Some(self.0.pacing_rate.load(Relaxed)).filter(|rate| *rate > 0);
+        SenderState { phase, pacing_rate }
+    }
+
+    /// Publishes how the controller sends now.
+    pub(super) fn set_sender_state(&self, state: SenderState) {
+        self.0.phase.store(state.phase as u8, Relaxed);
+        self.0.pacing_rate.store(state.pacing_rate.unwrap_or(0), Relaxed);
     }
 
     /// Tells the controller how long the far side's hold may delay datagrams, and the smoothed round trip of the fastest

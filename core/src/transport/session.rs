@@ -110,10 +110,11 @@ impl Session {
             match event {
                 LinkEvent::AddressAdded(address) => addresses(AddressChange::Added(address)),
                 LinkEvent::AddressRemoved(address) => addresses(AddressChange::Removed(address)),
-                LinkEvent::ReferenceLoss { bytes, sent_at, queue_exceeded } => {
-                    let loss = ReportedLoss { bytes: bytes.into(), sent_at, queue_exceeded };
+                LinkEvent::ReferenceLoss { number, bytes, sent_at, queue_exceeded } => {
+                    let loss = ReportedLoss { number, bytes: bytes.into(), sent_at, queue_exceeded };
                     self.congestion.report_loss(loss);
                 }
+                LinkEvent::ReferenceReport(report) => self.congestion.report_reference(report),
                 LinkEvent::Reported => self.congestion.set_hold(link.hold_lag(), link.fast_rtt()),
                 LinkEvent::PathChanged(path, state) => {
                     tracing::info!(session = self.number, path = path.0, ?state, "path changed");

@@ -28,7 +28,7 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 
 use super::filters::WindowedMax;
 use super::rate_sample::{AckBatch, LossBatch};
-use super::{Congestion, Control, Metrics, Sent, initial_window};
+use super::{Congestion, Control, Metrics, SendPhase, Sent, initial_window};
 
 /// 2 / ln 2: the least gain that doubles the rate each round (section 4.1.1.2 of the draft's design part).
 const STARTUP_GAIN: f64 = 2.885;
@@ -413,6 +413,14 @@ impl Congestion for Bbr1 {
             pacing_rate: self.pacing_rate,
             send_quantum: self.send_quantum(),
             app_limited: self.phase == Phase::ProbeRtt,
+        }
+    }
+
+    fn send_phase(&self) -> SendPhase {
+        match self.phase {
+            Phase::Startup => SendPhase::Startup,
+            Phase::ProbeBw(index) if CYCLE[index] > 1.0 => SendPhase::Probing,
+            Phase::Drain | Phase::ProbeBw(_) | Phase::ProbeRtt => SendPhase::Steady,
         }
     }
 

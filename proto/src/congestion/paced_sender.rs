@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::pacer::{Pacer, Release};
 use super::rate_sample::{ACK_ONLY_BELOW, LossBatch, Sampler};
-use super::{Congestion, Control, Metrics, Sent};
+use super::{Congestion, Control, Metrics, SendPhase, Sent};
 
 /// One connection's sender under a model-based controller.
 #[derive(Debug)]
@@ -86,6 +86,11 @@ impl PacedSender {
     /// How sending is limited now.
     pub fn control(&self) -> Control {
         self.controller.control()
+    }
+
+    /// What the controller is about.
+    pub fn send_phase(&self) -> SendPhase {
+        self.controller.send_phase()
     }
 
     /// What to show of the controller.

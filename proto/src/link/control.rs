@@ -7,6 +7,7 @@ use smallvec::smallvec;
 
 use super::sent_log::LOG_LEN;
 use super::{AMPLIFICATION, Candidate, Link, LinkEvent, Outgoing};
+use crate::congestion::ReferenceReport;
 use crate::keys::Role;
 use crate::path::{Path, PathAddress};
 use crate::stats::PathState;
@@ -388,7 +389,8 @@ impl Link {
         let next = self.log.next_number();
         let Some(path) = self.paths.iter_mut().find(|path| path.id == id) else { return };
         let highest = expand_number(report.highest, next);
-        if highest >= next || !path.departures.on_report(report, now) {
+        let probing = self.log.entry(highest).is_some_and(|entry| !entry.phase.is_calm());
+        if highest >= next || !path.departures.on_report(report, probing, now) {
             return;
         }
         path.on_evidence();
@@ -398,6 +400,7 @@ impl Link {
         let is_reference = self.reference.is_some_and(|(reference, _)| reference == id);
         // Older numbers are forgotten: a path that joined late was not sent them, or it does not matter any more.
         path.departures.judged_to = path.departures.judged_to.max(next.saturating_sub(LOG_LEN));
+        let (mut judged, mut lost, mut newest_judged) = (0, 0, None);
         while path.departures.judged_to <= highest {
             let number = path.departures.judged_to;
             let bit = (highest - number) as usize;
@@ -412,8 +415,12 @@ impl Link {
             path.departures.judged_to += 1;
             if let Some(entry) = self.log.judge(id, number, arrived) {
                 path.departures.judge(!arrived);
+                judged += 1;
+                lost += u32::from(!arrived);
+                newest_judged = Some(entry.sent_at);
                 if !arrived && is_reference && entry.is_copied() {
                     self.events.push_back(LinkEvent::ReferenceLoss {
+                        number,
                         bytes: entry.size,
                         sent_at: entry.sent_at,
                         queue_exceeded: entry.queued.contains(id),
@@ -426,6 +433,17 @@ impl Link {
             self.queued.insert(id);
         } else {
             self.queued.remove(id);
+        }
+        if is_reference && let Some(newest_sent_at) = newest_judged {
+            self.events.push_back(LinkEvent::ReferenceReport(ReferenceReport {
+                judged,
+                lost,
+                newest_sent_at,
+                queue: path.departures.queue(),
+                tolerated,
+                floor: 0.0,
+                trial_wanted: false,
+            }));
         }
         self.choose_reference(now);
         self.events.push_back(LinkEvent::Reported);

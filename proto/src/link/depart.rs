@@ -108,7 +108,7 @@ impl Link {
         departure.segment_size = segment_size + HEADER_LEN;
         for segment in contents.chunks(segment_size) {
             Header::encode_into(&keys.send, self.log.next_number(), departed, hold, segment, out);
-            self.log.push(now, segment.len() + HEADER_LEN, set, self.queued);
+            self.log.push(now, segment.len() + HEADER_LEN, set, self.queued, self.sender.phase);
             departure.count += 1;
         }
         departure.bytes = out.len() as u64;

@@ -5,6 +5,7 @@
 
 use std::time::Instant;
 
+use crate::congestion::SendPhase;
 use crate::hold::WINDOW;
 use crate::schedule::PathSet;
 use crate::wire::control::PathId;
@@ -24,6 +25,8 @@ pub(crate) struct Entry {
     arrived: PathSet,
     /// Paths that had a queue beyond the tolerated one when it left.
     pub(crate) queued: PathSet,
+    /// The phase in which it was sent.
+    pub(crate) phase: SendPhase,
 }
 
 impl Entry {
@@ -51,7 +54,7 @@ impl SentLog {
     }
 
     /// Notes the next datagram.
-    pub(crate) fn push(&mut self, sent_at: Instant, size: usize, paths: PathSet, queued: PathSet) {
+    pub(crate) fn push(&mut self, sent_at: Instant, size: usize, paths: PathSet, queued: PathSet, phase: SendPhase) {
         let entry = Entry {
             sent_at,
             size: size as u16,
@@ -59,6 +62,7 @@ impl SentLog {
             judged: PathSet::default(),
             arrived: PathSet::default(),
             queued,
+            phase,
         };
         let index = (self.next % LOG_LEN) as usize;
         if index < self.entries.len() {
@@ -142,7 +146,7 @@ mod tests {
         let now = crate::testing::start();
         let mut log = SentLog::default();
         for _ in 0..3 {
-            log.push(now, 1_200, both(), PathSet::default());
+            log.push(now, 1_200, both(), PathSet::default(), SendPhase::Steady);
         }
         for (number, wifi, cell) in [(0, true, true), (1, false, true), (2, false, false)] {
             assert!(log.judge(PathId(0), number, wifi).is_some());
@@ -158,12 +162,12 @@ mod tests {
         let now = crate::testing::start();
         let mut log = SentLog::default();
         for _ in 0..LOG_LEN + 5 {
-            log.push(now, 1_200, both(), PathSet::default());
+            log.push(now, 1_200, both(), PathSet::default(), SendPhase::Steady);
         }
         assert_eq!((log.judged, log.lost), (5, 5), "unjudged entries that fall out are lost");
         log.take_back(LOG_LEN + 2);
         assert_eq!(log.next_number(), LOG_LEN + 2);
-        log.push(now, 900, both(), PathSet::default());
+        log.push(now, 900, both(), PathSet::default(), SendPhase::Steady);
         assert_eq!(log.entry(LOG_LEN + 2).map(|entry| entry.size), Some(900));
         assert_eq!((log.judged, log.lost), (5, 5));
     }

@@ -63,8 +63,9 @@ impl Departures {
         }
     }
 
-    /// Takes in a report's counters and delays; `false` if it tells nothing new.
-    pub(crate) fn on_report(&mut self, report: &PathReport, now: Instant) -> bool {
+    /// Takes in a report's counters and delays; `false` if it tells nothing new. What was sent while `probing` for more
+    /// bandwidth makes queues of its own, which are no jitter.
+    pub(crate) fn on_report(&mut self, report: &PathReport, probing: bool, now: Instant) -> bool {
         let (mut count, mut sum) = (report.datagrams, report.delay_sum as i64);
         if let Some(last) = &self.last {
             count = report.datagrams.wrapping_sub(last.datagrams);
@@ -74,7 +75,7 @@ impl Departures {
             return false;
         }
         let mean = sum as f64 / f64::from(count);
-        if let Some(before) = self.mean {
+        if let Some(before) = self.mean.filter(|_| !probing) {
             self.deviation += ((mean - before).abs() - self.deviation) / 16.0;
         }
         self.mean = Some(mean);
@@ -172,14 +173,14 @@ mod tests {
     fn a_growing_delay_is_a_queue_above_the_least_mean() {
         let start = crate::testing::start();
         let mut departures = Departures::new();
-        assert!(departures.on_report(&report(100, -5_000), start));
+        assert!(departures.on_report(&report(100, -5_000), false, start));
         assert_eq!(departures.queue(), Duration::ZERO);
         let mut longer = report(200, -5_000);
         longer.delay_sum = longer.delay_sum.wrapping_add(100 * 1_000);
         longer.delay_average = -4_000;
-        assert!(departures.on_report(&longer, start + Duration::from_millis(5)));
+        assert!(departures.on_report(&longer, false, start + Duration::from_millis(5)));
         assert_eq!(departures.queue(), Duration::from_millis(4));
-        assert!(!departures.on_report(&longer, start + Duration::from_millis(6)), "nothing new");
+        assert!(!departures.on_report(&longer, false, start + Duration::from_millis(6)), "nothing new");
     }
 
     #[test]
@@ -196,11 +197,27 @@ mod tests {
     }
 
     #[test]
+    fn queues_of_the_senders_own_probing_are_no_jitter() {
+        let start = crate::testing::start();
+        for (probing, tolerated_ms) in [(true, 1), (false, 12)] {
+            let mut departures = Departures::new();
+            let mut told = report(0, 0);
+            for step in 1..200u32 {
+                told.datagrams += 100;
+                // 0 and 8 ms in turn.
+                told.delay_sum += if step % 2 == 0 { 0 } else { 200_000 };
+                departures.on_report(&told, probing, start + Duration::from_millis(u64::from(step) * 5));
+            }
+            assert_eq!(departures.tolerated_queue(Duration::from_millis(10)).as_millis(), tolerated_ms);
+        }
+    }
+
+    #[test]
     fn the_delivered_rate_fades_when_reports_stop() {
         let start = crate::testing::start();
         let mut departures = Departures::new();
         for step in 1..40u32 {
-            departures.on_report(&report(step * 100, 0), start + Duration::from_millis(u64::from(step) * 100));
+            departures.on_report(&report(step * 100, 0), false, start + Duration::from_millis(u64::from(step) * 100));
         }
         let end = start + Duration::from_millis(3_900);
         assert!((departures.rate(end) / 1e6 - 1.0).abs() < 0.05, "{}", departures.rate(end));

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use quinn::congestion::{Controller, ControllerFactory, ControllerMetrics};
 use quinn_proto::RttEstimator;
-use tandem_proto::congestion::{Algorithm, Bbr1, PacedSender, initial_window};
+use tandem_proto::congestion::{Algorithm, Bbr1, PacedSender, SendPhase, SenderState, initial_window};
 use tandem_proto::wire::header::HoldClass;
 use tracing::debug;
 
@@ -98,6 +98,12 @@ impl Switchable {
         if let Running::RateBased(sender) = &self.running {
             self.handle.pacing().set_burst(sender.control().send_quantum, self.mtu.into());
         }
+        self.handle.set_sender_state(match &self.running {
+            Running::LossBased(controller) => SenderState { phase: SendPhase::Steady, pacing_rate: controller.rate() },
+            Running::RateBased(sender) => {
+                SenderState { phase: sender.send_phase(), pacing_rate: Some(sender.control().pacing_rate) }
+            }
+        });
         let metrics = self.current_metrics();
         let before = std::mem::replace(&mut *self.handle.0.metrics.lock(), metrics);
         if before.phase != metrics.phase {
@@ -157,6 +163,7 @@ impl Controller for Switchable {
         self.follow_wish(now);
         if let Running::LossBased(controller) = &mut self.running {
             controller.inner.on_ack(now, sent, bytes, app_limited, rtt);
+            controller.smoothed_rtt = Some(rtt.get());
         }
         self.packet_acked(now, sent, bytes, app_limited, rtt.get());
     }

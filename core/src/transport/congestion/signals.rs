@@ -7,12 +7,16 @@
 
 use std::time::{Duration, Instant};
 
+use tandem_proto::congestion::ReferenceReport;
+
 /// The lag up to which datagrams of a rate-based controller are held, whatever the round trip.
 const SHORT_LAG: Duration = Duration::from_millis(5);
 
 /// A datagram that a report of the far side says did not arrive on the reference path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReportedLoss {
+    /// The datagram's number, or that of the newest of them; grows with every datagram sent.
+    pub number: u64,
     /// Length of the datagram, or of all those reported at once, in bytes of UDP payload.
     pub bytes: u64,
     /// When the (newest) datagram was sent.
@@ -27,6 +31,8 @@ pub(super) struct Signals {
     /// The newest loss that counts by rule Q. One is enough: a loss-based controller reacts at most once to all that was
     /// sent before its reaction.
     congestion: Option<ReportedLoss>,
+    /// The newest report of the reference path.
+    reference: Option<ReferenceReport>,
     hold_lag: Duration,
     fastest_rtt: Duration,
 }
@@ -36,6 +42,14 @@ impl Signals {
         if loss.queue_exceeded && self.congestion.is_none_or(|known| known.sent_at <= loss.sent_at) {
             self.congestion = Some(loss);
         }
+    }
+
+    pub(super) fn report_reference(&mut self, report: ReferenceReport) {
+        self.reference = Some(report);
+    }
+
+    pub(super) fn reference(&self) -> Option<ReferenceReport> {
+        self.reference
     }
 
     pub(super) fn set_hold(&mut self, lag: Duration, fastest_rtt: Duration) {
@@ -62,6 +76,7 @@ mod tests {
     fn only_the_newest_loss_behind_a_queue_counts_and_only_once() {
         let now = tokio::time::Instant::now().into_std();
         let loss = |ms, queue_exceeded| ReportedLoss {
+            number: ms,
             bytes: 1_200,
             sent_at: now + Duration::from_millis(ms),
             queue_exceeded,

@@ -20,7 +20,7 @@ fn controller(algorithm: Algorithm, now: Instant) -> (CongestionHandle, Switchab
 }
 
 fn queue_loss(sent_at: Instant, queue_exceeded: bool) -> ReportedLoss {
-    ReportedLoss { bytes: MTU.into(), sent_at, queue_exceeded }
+    ReportedLoss { number: 0, bytes: MTU.into(), sent_at, queue_exceeded }
 }
 
 #[test]
