@@ -14,7 +14,9 @@ use std::time::{Duration, Instant};
 
 mod algorithm;
 mod bbr1;
+pub mod copy_governor;
 pub mod filters;
+pub mod noise_floor;
 mod paced_sender;
 pub mod pacer;
 pub mod path_signals;

@@ -13,6 +13,7 @@
 mod arrive;
 mod control;
 mod depart;
+mod judge;
 mod replay;
 mod sent_log;
 mod snapshot;
@@ -28,6 +29,7 @@ use replay::ReplayWindow;
 use sent_log::SentLog;
 pub use snapshot::LinkSnapshot;
 
+use crate::congestion::noise_floor::TrialClock;
 use crate::congestion::{ReferenceReport, SenderState};
 use crate::hold::{Hold, HoldCounters};
 use crate::keys::{Role, SECRET_LEN, SessionId, SessionKeys};
@@ -73,6 +75,7 @@ pub struct Link {
     largest: usize,
     /// How the connection sends now.
     sender: SenderState,
+    trials: TrialClock,
     /// Paths whose queue is beyond the tolerated one.
     queued: PathSet,
     reference: Option<(PathId, Instant)>,
@@ -204,6 +207,7 @@ impl Link {
             log: SentLog::default(),
             largest: 0,
             sender: SenderState::default(),
+            trials: TrialClock::default(),
             queued: PathSet::default(),
             reference: None,
             hold: Hold::new(now),

@@ -5,9 +5,7 @@ use std::time::{Duration, Instant};
 use rand::Rng;
 use smallvec::smallvec;
 
-use super::sent_log::LOG_LEN;
 use super::{AMPLIFICATION, Candidate, Link, LinkEvent, Outgoing};
-use crate::congestion::ReferenceReport;
 use crate::keys::Role;
 use crate::path::{Path, PathAddress};
 use crate::stats::PathState;
@@ -15,7 +13,7 @@ use crate::wire::control::{
     self, CHALLENGE_LEN, Frame, Frames, MAX_MAP_LEN, MAX_PATHS, Message, PathId, PathReport, PathReports, PathSent,
     SentReport,
 };
-use crate::wire::header::{TICK_MICROS, expand_number};
+use crate::wire::header::TICK_MICROS;
 
 /// Longest control datagram that is kept until there are keys, in bytes.
 const LONGEST_EARLY: u64 = 1_500;
@@ -31,10 +29,6 @@ const DATAGRAMS_PER_REPORT: u32 = 16;
 
 /// How often the other side is told what was sent, with the pings of an active session.
 const SENT_REPORT_INTERVAL: Duration = Duration::from_millis(250);
-
-/// A better reference path must deliver this much more, and is looked for once a second.
-const REFERENCE_MARGIN: f64 = 1.2;
-const REFERENCE_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Link {
     /// When [`Self::handle_timeout`] is to be called; `None` if nothing is planned.
@@ -382,90 +376,6 @@ impl Link {
                 self.hold.set_lag_hint(path.id, rtt.saturating_sub(fast) / 2);
             }
         }
-    }
-
-    fn handle_report(&mut self, report: &PathReport, now: Instant) {
-        let id = PathId(report.path);
-        let next = self.log.next_number();
-        let Some(path) = self.paths.iter_mut().find(|path| path.id == id) else { return };
-        let highest = expand_number(report.highest, next);
-        let probing = self.log.entry(highest).is_some_and(|entry| !entry.phase.is_calm());
-        if highest >= next || !path.departures.on_report(report, probing, now) {
-            return;
-        }
-        path.on_evidence();
-        let covered = highest.saturating_sub(8 * report.map.len() as u64 - u64::from(!report.map.is_empty()));
-        let reordering = Duration::from_micros(u64::from(report.reordering) * TICK_MICROS).mul_f64(1.25);
-        let newest = self.log.entry(highest).map(|entry| entry.sent_at);
-        let is_reference = self.reference.is_some_and(|(reference, _)| reference == id);
-        // Older numbers are forgotten: a path that joined late was not sent them, or it does not matter any more.
-        path.departures.judged_to = path.departures.judged_to.max(next.saturating_sub(LOG_LEN));
-        let (mut judged, mut lost, mut newest_judged) = (0, 0, None);
-        while path.departures.judged_to <= highest {
-            let number = path.departures.judged_to;
-            let bit = (highest - number) as usize;
-            // What the map no longer covers was told in a report that got lost: taken for arrived.
-            let arrived = number < covered || report.map.get(bit / 8).is_none_or(|byte| byte & (1 << (bit % 8)) != 0);
-            if !arrived
-                && let (Some(entry), Some(newest)) = (self.log.entry(number), newest)
-                && newest.saturating_duration_since(entry.sent_at) < reordering
-            {
-                break;
-            }
-            path.departures.judged_to += 1;
-            if let Some(entry) = self.log.judge(id, number, arrived) {
-                path.departures.judge(!arrived);
-                judged += 1;
-                lost += u32::from(!arrived);
-                newest_judged = Some(entry.sent_at);
-                if !arrived && is_reference && entry.is_copied() {
-                    self.events.push_back(LinkEvent::ReferenceLoss {
-                        number,
-                        bytes: entry.size,
-                        sent_at: entry.sent_at,
-                        queue_exceeded: entry.queued.contains(id),
-                    });
-                }
-            }
-        }
-        let tolerated = path.departures.tolerated_queue(path.rtt.min().unwrap_or(self.fast_rtt));
-        if path.departures.queue() > tolerated {
-            self.queued.insert(id);
-        } else {
-            self.queued.remove(id);
-        }
-        if is_reference && let Some(newest_sent_at) = newest_judged {
-            self.events.push_back(LinkEvent::ReferenceReport(ReferenceReport {
-                judged,
-                lost,
-                newest_sent_at,
-                queue: path.departures.queue(),
-                tolerated,
-                floor: 0.0,
-                trial_wanted: false,
-            }));
-        }
-        self.choose_reference(now);
-        self.events.push_back(LinkEvent::Reported);
-    }
-
-    fn choose_reference(&mut self, now: Instant) {
-        if self.reference.is_some_and(|(_, since)| now.saturating_duration_since(since) < REFERENCE_INTERVAL) {
-            return;
-        }
-        let rate = |path: &Path| path.departures.rate(now);
-        let best = self
-            .paths
-            .iter()
-            .filter(|path| path.departures.is_reported())
-            .max_by(|a, b| rate(a).total_cmp(&rate(b)).then(b.id.cmp(&a.id)));
-        let Some(best) = best else { return };
-        let current = self.reference.and_then(|(id, _)| self.path(id));
-        let id = match current {
-            Some(current) if rate(best) < REFERENCE_MARGIN * rate(current) => current.id,
-            _ => best.id,
-        };
-        self.reference = Some((id, now));
     }
 }
 

@@ -91,6 +91,7 @@ impl Link {
             return departure;
         }
         self.touch(now);
+        self.trials.on_sent(self.sender.phase, now);
         let size = segment_size.min(contents.len()) + HEADER_LEN;
         let (targets, set) = self.targets(size, now);
         // A datagram larger than any before is a probe of QUIC's: it fails unless every path is known to carry it. Later ones

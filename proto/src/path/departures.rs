@@ -6,6 +6,7 @@
 use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
+use crate::congestion::noise_floor::NoiseFloor;
 use crate::recent::RecentMax;
 use crate::wire::control::PathReport;
 use crate::wire::header::TICK_MICROS;
@@ -33,6 +34,8 @@ pub(crate) struct Departures {
     pub(crate) lost: u64,
     /// All numbers up to here are judged.
     pub(crate) judged_to: u64,
+    /// How much of the loss is noise.
+    pub(crate) noise: NoiseFloor,
     recent_loss: f64,
     rate: f64,
     rate_from: Option<(Instant, u64)>,
@@ -52,6 +55,7 @@ impl Departures {
             judged: 0,
             lost: 0,
             judged_to: 0,
+            noise: NoiseFloor::default(),
             recent_loss: 0.0,
             rate: 0.0,
             rate_from: None,

@@ -1,0 +1,132 @@
+//! What is made of the far side's reports: which datagrams got lost where, how a path does, which one is the reference.
+
+use std::time::{Duration, Instant};
+
+use super::sent_log::{Entry, LOG_LEN};
+use super::{Link, LinkEvent};
+use crate::congestion::noise_floor::Tally;
+use crate::congestion::{ReferenceReport, SendPhase};
+use crate::path::Path;
+use crate::stats::PathState;
+use crate::wire::control::{PathId, PathReport};
+use crate::wire::header::{TICK_MICROS, expand_number};
+
+/// A better reference path must deliver this much more, and is looked for once a second.
+const REFERENCE_MARGIN: f64 = 1.2;
+const REFERENCE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Fates of datagrams in the order of their numbers, handed to the path's noise floor in runs of one kind.
+struct Run {
+    phase: SendPhase,
+    queue: bool,
+    fates: Tally,
+}
+
+impl Run {
+    /// The run that the next datagram belongs to; the old one is finished if that is another.
+    fn next(self, entry: &Entry, path: PathId, has_queue: bool, mut finish: impl FnMut(Self)) -> Self {
+        let queue = has_queue || entry.queued.contains(path);
+        if (entry.phase, queue) == (self.phase, self.queue) {
+            return self;
+        }
+        finish(self);
+        Run { phase: entry.phase, queue, fates: Tally::default() }
+    }
+}
+
+impl Link {
+    /// Settles the fate of what a report covers, and takes in how its path does.
+    pub(super) fn handle_report(&mut self, report: &PathReport, now: Instant) {
+        let id = PathId(report.path);
+        let next = self.log.next_number();
+        let Some(path) = self.paths.iter_mut().find(|path| path.id == id) else { return };
+        let highest = expand_number(report.highest, next);
+        let probing = self.log.entry(highest).is_some_and(|entry| !entry.phase.is_calm());
+        if highest >= next || !path.departures.on_report(report, probing, now) {
+            return;
+        }
+        path.on_evidence();
+        let covered = highest.saturating_sub(8 * report.map.len() as u64 - u64::from(!report.map.is_empty()));
+        let reordering = Duration::from_micros(u64::from(report.reordering) * TICK_MICROS).mul_f64(1.25);
+        let newest = self.log.entry(highest).map(|entry| entry.sent_at);
+        let is_reference = self.reference.is_some_and(|(reference, _)| reference == id);
+        // Older numbers are forgotten: a path that joined late was not sent them, or it does not matter any more.
+        path.departures.judged_to = path.departures.judged_to.max(next.saturating_sub(LOG_LEN));
+        let (mut judged, mut newest_judged) = (Tally::default(), None);
+        let tolerated = path.departures.tolerated_queue(path.rtt.min().unwrap_or(self.fast_rtt));
+        let has_queue = path.departures.queue() > tolerated;
+        let round = path.rtt.or_assumed();
+        let mut run = Run { phase: SendPhase::Steady, queue: has_queue, fates: Tally::default() };
+        while path.departures.judged_to <= highest {
+            let number = path.departures.judged_to;
+            let bit = (highest - number) as usize;
+            // What the map no longer covers was told in a report that got lost: taken for arrived.
+            let arrived = number < covered || report.map.get(bit / 8).is_none_or(|byte| byte & (1 << (bit % 8)) != 0);
+            if !arrived
+                && let (Some(entry), Some(newest)) = (self.log.entry(number), newest)
+                && newest.saturating_duration_since(entry.sent_at) < reordering
+            {
+                break;
+            }
+            path.departures.judged_to += 1;
+            if let Some(entry) = self.log.judge(id, number, arrived) {
+                path.departures.judge(!arrived);
+                judged.count(!arrived);
+                newest_judged = Some(entry.sent_at);
+                run = run.next(&entry, id, has_queue, |run| {
+                    path.departures.noise.on_judged(run.fates, run.phase, run.queue, round, now);
+                });
+                run.fates.count(!arrived);
+                if !arrived && is_reference && entry.is_copied() {
+                    self.events.push_back(LinkEvent::ReferenceLoss {
+                        number,
+                        bytes: entry.size,
+                        sent_at: entry.sent_at,
+                        queue_exceeded: entry.queued.contains(id),
+                    });
+                }
+            }
+        }
+        path.departures.noise.on_judged(run.fates, run.phase, run.queue, round, now);
+        if has_queue {
+            self.queued.insert(id);
+        } else {
+            self.queued.remove(id);
+        }
+        if is_reference && let Some(newest_sent_at) = newest_judged {
+            let (queue, floor) = (path.departures.queue(), path.departures.noise.floor());
+            let up = self.paths.iter().filter(|path| path.state == PathState::Up);
+            let trial_wanted = self.trials.wants_trial(up.map(|path| &path.departures.noise), now);
+            self.events.push_back(LinkEvent::ReferenceReport(ReferenceReport {
+                judged: judged.datagrams,
+                lost: judged.lost,
+                newest_sent_at,
+                queue,
+                tolerated,
+                floor,
+                trial_wanted,
+            }));
+        }
+        self.choose_reference(now);
+        self.events.push_back(LinkEvent::Reported);
+    }
+
+    fn choose_reference(&mut self, now: Instant) {
+        if self.reference.is_some_and(|(_, since)| now.saturating_duration_since(since) < REFERENCE_INTERVAL) {
+            return;
+        }
+        let rate = |path: &Path| path.departures.rate(now);
+        let best = self
+            .paths
+            .iter()
+            .filter(|path| path.departures.is_reported())
+            .max_by(|a, b| rate(a).total_cmp(&rate(b)).then(b.id.cmp(&a.id)));
+        let Some(best) = best else { return };
+        let current = self.reference.and_then(|(id, _)| self.path(id));
+        let id = match current {
+            Some(current) if rate(best) < REFERENCE_MARGIN * rate(current) => current.id,
+            _ => best.id,
+        };
+        self.reference = Some((id, now));
+    }
+}
