@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tandem_core::inbound::Forward;
@@ -32,8 +33,8 @@ pub(crate) enum Command {
     },
     /// Run the client: a local proxy whose connections travel over all networks to the relay.
     Run(Box<RunOptions>),
-    /// Show how the running client stands.
-    Status(Output),
+    /// Show how the running client stands, once or with --watch again and again.
+    Status(StatusOptions),
     /// Show the paths of the running client.
     Paths(Output),
     /// Show the counters of the running client.
@@ -52,6 +53,19 @@ pub(crate) struct Output {
     /// Print the whole snapshot as JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusOptions {
+    #[command(flatten)]
+    pub(crate) output: Output,
+    /// Stay, and show it anew again and again: on a terminal as a picture (q quits), else a line each time; with --json the
+    /// snapshot as one line each time.
+    #[arg(long)]
+    pub(crate) watch: bool,
+    /// How often, in seconds, 0.2 to 60.
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = watch_interval, requires = "watch")]
+    pub(crate) interval: Duration,
 }
 
 #[derive(Debug, Args)]
@@ -139,6 +153,11 @@ impl From<Scheme> for Mode {
             Scheme::Bidirectional => Mode::Bicast(Sides::Both),
         }
     }
+}
+
+fn watch_interval(text: &str) -> Result<Duration, String> {
+    let allowed = text.parse().ok().filter(|seconds| (0.2..=60.0).contains(seconds));
+    allowed.map(Duration::from_secs_f64).ok_or_else(|| "0.2 to 60 seconds are allowed".to_owned())
 }
 
 /// Beyond this hardly a handshake comes through.

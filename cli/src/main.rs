@@ -10,6 +10,7 @@ mod link;
 mod run;
 mod show;
 mod shutdown;
+mod watch;
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
@@ -58,7 +59,10 @@ async fn carry_out(arguments: Arguments) -> anyhow::Result<()> {
             ask(Request::Stop).await?;
             Ok(())
         }
-        Command::Status(output) => show::show(ask(Request::Status).await?, output, show::status),
+        Command::Status(options) if options.watch => {
+            watch::watch(&control()?, options.interval, options.output.json).await
+        }
+        Command::Status(options) => show::show(ask(Request::Status).await?, options.output, show::status),
         Command::Paths(output) => show::show(ask(Request::Status).await?, output, show::paths),
         Command::Stats(output) => show::show(ask(Request::Status).await?, output, show::stats),
     }

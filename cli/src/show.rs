@@ -67,7 +67,7 @@ pub(crate) fn paths(snapshot: &Snapshot) -> String {
         rows.push(vec![
             number,
             path.interface.clone(),
-            state(path.state).to_owned(),
+            state_word(path.state).to_owned(),
             path.srtt_ms.map_or_else(|| "-".to_owned(), |rtt| format!("{rtt:.1}")),
             format!("{:.1}", path.jitter_ms),
             format!("{:.1}", path.up.rate_mbps),
@@ -127,7 +127,8 @@ pub(crate) fn stats(snapshot: &Snapshot) -> String {
     text
 }
 
-fn state(state: PathState) -> &'static str {
+/// A path's state in a word.
+pub(crate) fn state_word(state: PathState) -> &'static str {
     match state {
         PathState::Up => "up",
         PathState::Joining => "joining",
@@ -170,7 +171,8 @@ pub(crate) fn bytes(count: u64) -> String {
     format!("{amount:.1} {}", UNITS[unit])
 }
 
-fn duration(seconds: f64) -> String {
+/// A time in the two units that say enough.
+pub(crate) fn duration(seconds: f64) -> String {
     let seconds = seconds.max(0.0) as u64;
     match (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60, seconds % 60) {
         (0, 0, 0, seconds) => format!("{seconds} s"),
