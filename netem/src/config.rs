@@ -116,11 +116,7 @@ impl LinkConfig {
         self.loss.validate()?;
         self.reorder.validate()?;
         ConfigError::check_share("duplicate_share", self.duplicate_share)?;
-        if let Some(mtu) = self.mtu
-            && mtu < MIN_MTU
-        {
-            return Err(ConfigError::new("mtu", mtu, format!("at least {MIN_MTU} bytes")));
-        }
+        validate_mtu(self.mtu)?;
         if self.overhead_bytes > MAX_OVERHEAD {
             let allowed = format!("at most {MAX_OVERHEAD} bytes");
             return Err(ConfigError::new("overhead_bytes", self.overhead_bytes, allowed));
@@ -130,6 +126,13 @@ impl LinkConfig {
 }
 
 /// Checks a rate, which may not be zero: a link that carries nothing is an outage.
+pub(crate) fn validate_mtu(mtu: Option<u32>) -> Result<(), ConfigError> {
+    match mtu {
+        Some(mtu) if mtu < MIN_MTU => Err(ConfigError::new("mtu", mtu, format!("at least {MIN_MTU} bytes"))),
+        _ => Ok(()),
+    }
+}
+
 pub(crate) fn validate_rate(rate: Option<Bitrate>) -> Result<(), ConfigError> {
     match rate {
         Some(rate) if rate.bits_per_second() == 0 => {

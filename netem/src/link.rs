@@ -18,7 +18,7 @@ use bytes::Bytes;
 
 use crate::bitrate::Bitrate;
 use crate::chance::Chances;
-use crate::config::{ConfigError, IP_UDP_HEADERS, LinkConfig, validate_rate};
+use crate::config::{ConfigError, IP_UDP_HEADERS, LinkConfig, validate_mtu, validate_rate};
 use crate::delay::{JitterProcess, Order};
 use crate::loss::{Loss, LossPlace, LossProcess};
 
@@ -250,6 +250,17 @@ impl<T: Packet> Link<T> {
         ConfigError::check_time("delay", delay)?;
         self.advance(now);
         self.config.delay = delay;
+        Ok(())
+    }
+
+    /// Changes the largest packet that passes. What has entered goes on.
+    ///
+    /// # Errors
+    /// Refuses an MTU that no IP network has and changes nothing.
+    pub fn set_mtu(&mut self, now: Instant, mtu: Option<u32>) -> Result<(), ConfigError> {
+        validate_mtu(mtu)?;
+        self.advance(now);
+        self.config.mtu = mtu;
         Ok(())
     }
 

@@ -60,8 +60,6 @@ pub enum Arrival {
 pub struct Held {
     /// The QUIC datagram.
     pub bytes: Vec<u8>,
-    /// Its ECN codepoint.
-    pub ecn: u8,
 }
 
 /// The receive window of one direction.
@@ -228,15 +226,7 @@ impl Hold {
     /// Takes a verified datagram that arrived on `path`.
     ///
     /// The caller hands the datagram on if the answer is [`Arrival::Now`], and then takes what [`Self::pop_ready`] gives.
-    pub fn accept(
-        &mut self,
-        path: PathId,
-        number: u64,
-        class: HoldClass,
-        bytes: &[u8],
-        ecn: u8,
-        now: Instant,
-    ) -> Arrival {
+    pub fn accept(&mut self, path: PathId, number: u64, class: HoldClass, bytes: &[u8], now: Instant) -> Arrival {
         let Some(highest) = self.highest else {
             self.start_at(number, class);
             self.mark(path, number, now);
@@ -294,7 +284,7 @@ impl Hold {
         if self.held.len() <= index {
             self.held.resize_with(index + 1, || None);
         }
-        self.held[index] = Some(Held { bytes: buffer, ecn });
+        self.held[index] = Some(Held { bytes: buffer });
         self.held_count += 1;
         self.counters.held += 1;
         Arrival::Held

@@ -13,6 +13,7 @@
 mod arrive;
 mod control;
 mod depart;
+mod halves;
 mod judge;
 mod replay;
 mod sent_log;
@@ -22,7 +23,8 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 pub use arrive::Deliver;
-pub use depart::{Departure, Targets};
+pub use depart::{Batch, Departure, Targets};
+use halves::Halves;
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use replay::ReplayWindow;
@@ -80,6 +82,9 @@ pub struct Link {
     queued: PathSet,
     reference: Option<(PathId, Instant)>,
     hold: Hold,
+    /// Per path number: halves of datagrams that wait for the others; and where they are put together.
+    halves: [Halves; MAX_PATHS],
+    joined: Vec<u8>,
     /// Smoothed round-trip time of the fastest path.
     fast_rtt: Duration,
     delay_reference: Option<u32>,
@@ -211,6 +216,8 @@ impl Link {
             queued: PathSet::default(),
             reference: None,
             hold: Hold::new(now),
+            halves: std::array::from_fn(|_| Halves::default()),
+            joined: Vec::new(),
             fast_rtt: Duration::from_millis(100),
             delay_reference: None,
             counter: 0,

@@ -95,9 +95,11 @@ impl Bed {
         let mut wire = std::mem::take(&mut self.wire);
         let link = if from == Role::Client { &mut self.client } else { &mut self.relay };
         let departure = link.depart(datagrams, size, HoldClass::Full, self.now, &mut wire);
-        for (_, address) in departure.targets.iter() {
-            for payload in wire.chunks(departure.segment_size) {
-                self.fly(from, address, payload, LOSS);
+        for (path, address) in departure.targets.iter() {
+            for batch in departure.batches(path, &wire) {
+                for payload in batch.contents.chunks(batch.segment_size.unwrap_or(usize::MAX)) {
+                    self.fly(from, address, payload, LOSS);
+                }
             }
         }
         self.wire = wire;
@@ -125,18 +127,18 @@ impl Bed {
             for network in 0..2 {
                 while self.to_client[network].front().is_some_and(|flying| flying.arrives <= self.now) {
                     let mut flying = self.to_client[network].pop_front().unwrap();
-                    let mut count = |_: &[u8], _: u8| self.delivered += 1;
-                    self.client.handle(at_client(network), &mut flying.payload, 0, self.now, &mut count);
+                    let mut count = |_: &[u8]| self.delivered += 1;
+                    self.client.handle(at_client(network), &mut flying.payload, self.now, &mut count);
                     self.spare.push(flying.payload);
                 }
                 while self.to_relay[network].front().is_some_and(|flying| flying.arrives <= self.now) {
                     let mut flying = self.to_relay[network].pop_front().unwrap();
-                    self.relay.handle(at_relay(network), &mut flying.payload, 0, self.now, &mut |_: &[u8], _: u8| {});
+                    self.relay.handle(at_relay(network), &mut flying.payload, self.now, &mut |_: &[u8]| {});
                     self.spare.push(flying.payload);
                 }
             }
-            self.client.release_held(self.now, &mut |_: &[u8], _: u8| self.delivered += 1);
-            self.relay.release_held(self.now, &mut |_: &[u8], _: u8| {});
+            self.client.release_held(self.now, &mut |_: &[u8]| self.delivered += 1);
+            self.relay.release_held(self.now, &mut |_: &[u8]| {});
             for end in [Role::Client, Role::Relay] {
                 self.keep_clock(end);
             }

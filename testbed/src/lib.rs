@@ -14,6 +14,6 @@ pub mod virtual_time;
 
 pub use identity::Identity;
 pub use measure::{Amount, Download, Interrupted, Latencies, Pings, download, upload};
-pub use network::{Hostility, Line, SendFault, Vantage, VirtualNetwork, VirtualSocket};
+pub use network::{EcnMark, Hostility, Line, SendFault, Vantage, VirtualNetwork, VirtualSocket};
 pub use origins::Origins;
 pub use scenario::{Bed, Measured, PathLinks, RELAY, Rival, Scenario};

@@ -24,8 +24,8 @@ use tokio::time::Instant;
 
 use crate::virtual_time::{advance_to, tick_after, tick_at_or_before, when_idle};
 pub use hostile::{Hostility, Vantage};
-pub use line::Line;
 use line::LineState;
+pub use line::{EcnMark, Line};
 pub use socket::{SendFault, VirtualSocket};
 
 /// A network in memory; clones are the same network. It stands still once the last clone is gone.

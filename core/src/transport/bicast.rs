@@ -23,11 +23,11 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
-use quinn::udp::{EcnCodepoint, RecvMeta, Transmit};
+use quinn::udp::{RecvMeta, Transmit};
 use quinn::{AsyncUdpSocket, UdpPoller};
 use receive::Receive;
 use tandem_proto::keys::Role;
-use tandem_proto::link::{Link, LinkConfig};
+use tandem_proto::link::{Batch, Link, LinkConfig};
 use tandem_proto::mode::Mode;
 use tandem_proto::path::PathAddress;
 use tandem_proto::peers::{PeerId, Peers};
@@ -184,6 +184,20 @@ impl BicastSocket {
         }
     }
 
+    /// Sends what of a departure leaves on one path. ECN is not used: which of the copies would its marks tell of?
+    fn send_batches<'a>(&self, address: PathAddress, batches: impl Iterator<Item = Batch<'a>>) -> io::Result<()> {
+        for (index, Batch { contents, segment_size }) in batches.enumerate() {
+            let PathAddress { remote: destination, local: src_ip, .. } = address;
+            match self.send_on(address, &Transmit { destination, ecn: None, contents, segment_size, src_ip }) {
+                Ok(()) => {}
+                // Some have left: the rest counts as lost on the way rather than being sent twice.
+                Err(_) if index > 0 => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
     /// Sends one batch of quinn's as the session's link says.
     fn send(&self, session: &Session, transmit: &Transmit<'_>, wire: &mut Vec<u8>) -> io::Result<()> {
         let now = tokio::time::Instant::now().into_std();
@@ -201,14 +215,7 @@ impl BicastSocket {
         };
         let targets = departure.targets;
         for (index, (path, address)) in targets.iter().enumerate() {
-            let copy = Transmit {
-                destination: address.remote,
-                ecn: transmit.ecn,
-                contents: wire,
-                segment_size: transmit.segment_size.map(|_| departure.segment_size),
-                src_ip: address.local,
-            };
-            match self.send_on(address, &copy) {
+            match self.send_batches(address, departure.batches(path, wire)) {
                 Ok(()) if index == 0 => session.on_room(),
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -294,11 +301,6 @@ impl AsyncUdpSocket for BicastSocket {
     fn may_fragment(&self) -> bool {
         false
     }
-}
-
-/// ECN codepoints as two bits, the form in which they travel through the link.
-fn ecn_bits(ecn: Option<EcnCodepoint>) -> u8 {
-    ecn.map_or(0, |ecn| ecn as u8)
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ impl Bench {
 
     fn arrive(&mut self, ms: f64, path: PathId, number: u64) -> Arrival {
         let now = self.at(ms);
-        let arrival = self.hold.accept(path, number, self.class, &number.to_be_bytes(), 0, now);
+        let arrival = self.hold.accept(path, number, self.class, &number.to_be_bytes(), now);
         if arrival == Arrival::Now {
             self.handed_on.push(number);
         }

@@ -2,34 +2,48 @@
 
 use std::time::{Duration, Instant};
 
+use super::halves::BOTH_HEADERS;
 use super::{HandshakeAddress, Link, PLAIN_BURST, PLAIN_RATE};
 use crate::hold::Arrival;
 use crate::keys::Role;
 use crate::path::PathAddress;
 use crate::wire::control::{self, MAX_PATHS};
-use crate::wire::header::{self, Header, TICK_MICROS, TICK_MODULUS};
+use crate::wire::header::{self, Header, Part, TICK_MICROS, TICK_MODULUS};
 
-/// What the shell hands on to QUIC: the datagram and its ECN codepoint.
+/// Where the shell hands datagrams on to QUIC.
 pub trait Deliver {
     /// Hands on one QUIC datagram.
-    fn deliver(&mut self, datagram: &[u8], ecn: u8);
+    fn deliver(&mut self, datagram: &[u8]);
 }
 
-impl<F: FnMut(&[u8], u8)> Deliver for F {
-    fn deliver(&mut self, datagram: &[u8], ecn: u8) {
-        self(datagram, ecn);
+impl<F: FnMut(&[u8])> Deliver for F {
+    fn deliver(&mut self, datagram: &[u8]) {
+        self(datagram);
     }
+}
+
+/// A verified datagram as one path delivered it.
+struct Framed<'a> {
+    /// Which of the paths.
+    index: usize,
+    number: u64,
+    /// The header, or that of the half that came last.
+    header: Header,
+    /// The QUIC datagram.
+    body: &'a [u8],
+    /// UDP payload bytes that it took.
+    bytes: usize,
 }
 
 impl Link {
     /// Takes a UDP payload that came from `from`, and hands on what QUIC shall see. The payload is scratch space.
-    pub fn handle(&mut self, from: PathAddress, payload: &mut [u8], ecn: u8, now: Instant, out: &mut impl Deliver) {
+    pub fn handle(&mut self, from: PathAddress, payload: &mut [u8], now: Instant, out: &mut impl Deliver) {
         if control::is_control(payload) {
             self.handle_control(from, payload, now);
         } else if header::is_framed(payload) {
-            self.handle_framed(from, payload, ecn, now, out);
+            self.handle_framed(from, payload, now, out);
         } else if header::is_quic(payload) {
-            self.handle_plain(from, payload, ecn, now, out);
+            self.handle_plain(from, payload, now, out);
         } else {
             self.counters.forged += 1;
         }
@@ -38,7 +52,7 @@ impl Link {
     /// Hands on what need not wait any longer.
     pub fn release_held(&mut self, now: Instant, out: &mut impl Deliver) {
         while let Some(held) = self.hold.pop_ready(self.fast_rtt, now) {
-            out.deliver(&held.bytes, held.ecn);
+            out.deliver(&held.bytes);
             self.hold.recycle(held);
         }
     }
@@ -48,16 +62,16 @@ impl Link {
         self.hold.poll_timeout()
     }
 
-    fn handle_framed(&mut self, from: PathAddress, payload: &[u8], ecn: u8, now: Instant, out: &mut impl Deliver) {
+    fn handle_framed(&mut self, from: PathAddress, payload: &[u8], now: Instant, out: &mut impl Deliver) {
         let Some((header, body)) = Header::decode(payload) else {
             self.counters.forged += 1;
             return;
         };
         let Some(keys) = &self.keys else {
             // The far side finished the handshake first, or this relay was restarted and QUIC answers with a stateless
-            // reset. The header is not believed.
-            if self.meet(from, payload.len()) {
-                out.deliver(body, ecn);
+            // reset. The header is not believed, and halves are not put together.
+            if self.meet(from, payload.len()) && header.part == Part::Whole {
+                out.deliver(body);
             }
             return;
         };
@@ -71,22 +85,38 @@ impl Link {
             return;
         }
         let id = self.paths[index].id;
+        if header.part == Part::Whole {
+            self.take(Framed { index, number, header, body, bytes: payload.len() }, now, out);
+            return;
+        }
+        let mut joined = std::mem::take(&mut self.joined);
+        if self.halves[usize::from(id.0)].join(number, header.part, body, &mut joined) {
+            let bytes = joined.len() + BOTH_HEADERS;
+            self.take(Framed { index, number, header, body: &joined, bytes }, now, out);
+        }
+        self.joined = joined;
+    }
+
+    /// Takes in a verified datagram that is whole.
+    fn take(&mut self, datagram: Framed<'_>, now: Instant, out: &mut impl Deliver) {
+        let Framed { index, number, header, body, bytes } = datagram;
+        let id = self.paths[index].id;
         let overtaken = self.hold.highest_on(id).is_some_and(|highest| highest > number);
-        let arrival = self.hold.accept(id, number, header.hold, body, ecn, now);
+        let arrival = self.hold.accept(id, number, header.hold, body, now);
         if arrival == Arrival::Replay {
             return;
         }
         self.touch(now);
         let delay = self.relative_delay(header.departure, now);
         let arrivals = &mut self.paths[index].arrivals;
-        arrivals.on_arrival(payload.len(), delay, overtaken, now);
+        arrivals.on_arrival(bytes, delay, overtaken, now);
         if overtaken {
             let reordering = u64::from(arrivals.reordering(now)) * TICK_MICROS;
             self.hold.set_reordering(id, Duration::from_micros(reordering));
         }
         self.unreported += 1;
         if arrival == Arrival::Now {
-            out.deliver(body, ecn);
+            out.deliver(body);
         }
         if arrival != Arrival::Copy || self.hold.held_len() > 0 {
             self.release_held(now, out);
@@ -94,7 +124,7 @@ impl Link {
         self.report_if_due(now);
     }
 
-    fn handle_plain(&mut self, from: PathAddress, payload: &[u8], ecn: u8, now: Instant, out: &mut impl Deliver) {
+    fn handle_plain(&mut self, from: PathAddress, payload: &[u8], now: Instant, out: &mut impl Deliver) {
         if !self.meet(from, payload.len()) {
             self.counters.forged += 1;
             return;
@@ -103,7 +133,7 @@ impl Link {
             self.counters.plain_dropped += 1;
             return;
         }
-        out.deliver(payload, ecn);
+        out.deliver(payload);
     }
 
     /// A peer that speaks headers sends few datagrams without; more than that is somebody else.

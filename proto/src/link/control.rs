@@ -63,7 +63,10 @@ impl Link {
             let path = &mut self.paths[index];
             let due = path.ping_due(active, is_client, now).is_some_and(|at| at <= now);
             let interval = (path.rtt.or_assumed() * 3 / 2).max(Duration::from_millis(25));
-            let probe = (path.state == PathState::Up && self.framing).then(|| path.mtu.poll(interval, now)).flatten();
+            // No ping waits for its echo longer than one may take.
+            let alive = path.silent_at().is_none_or(|at| at + interval > now + path.silence_limit());
+            let probe =
+                (path.state == PathState::Up && self.framing).then(|| path.mtu.poll(interval, alive, now)).flatten();
             if due {
                 self.ping(id, now);
             }

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use super::halves::{encode_halves, front_len};
 use super::{AMPLIFICATION, Link};
 use crate::keys::Role;
 use crate::mode::Copying;
@@ -9,7 +10,7 @@ use crate::path::{Path, PathAddress};
 use crate::schedule::{self, PathSet};
 use crate::stats::PathState;
 use crate::wire::control::{MAX_PATHS, PathId};
-use crate::wire::header::{HEADER_LEN, Header, HoldClass};
+use crate::wire::header::{HEADER_LEN, Header, HoldClass, Part};
 
 /// The largest QUIC datagram that every path carries, over either address family and with a header (RFC 8200, section 5).
 const LARGEST_PLAIN: usize = 1_280 - 48 - HEADER_LEN;
@@ -45,13 +46,27 @@ impl Targets {
     }
 }
 
+/// What leaves on one path in one go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Batch<'a> {
+    /// The UDP payloads, one behind the other.
+    pub contents: &'a [u8],
+    /// The length of each, the last perhaps shorter; `None` if there is only one.
+    pub segment_size: Option<usize>,
+}
+
 /// One batch of datagrams on its way out.
 #[derive(Debug, Clone, Copy)]
 pub struct Departure {
     /// Where they go.
     pub targets: Targets,
-    /// Length of each as it travels, the last perhaps shorter.
-    pub segment_size: usize,
+    /// Length of each as it travels whole, the last perhaps shorter.
+    segment_size: usize,
+    /// Targets on which each travels in two halves, and how many bytes the front one takes.
+    halved: PathSet,
+    front: usize,
+    /// Length of all datagrams in the whole; behind it are the halves.
+    whole: usize,
     /// The number of the first, if they carry headers.
     first: Option<u64>,
     count: u64,
@@ -60,9 +75,26 @@ pub struct Departure {
     remaining: u64,
 }
 
+impl Departure {
+    /// What leaves on `path`, in order; `wire` is what [`Link::depart`] filled.
+    pub fn batches<'a>(&self, path: PathId, wire: &'a [u8]) -> impl Iterator<Item = Batch<'a>> + use<'a> {
+        let (whole, halves) = wire.split_at(self.whole);
+        // The two halves of one datagram make a batch, as only the last of a batch may be shorter.
+        let (bytes, batch, size) = if self.halved.contains(path) {
+            (halves, self.segment_size + HEADER_LEN, self.front)
+        } else {
+            (whole, self.whole, self.segment_size)
+        };
+        bytes.chunks(batch.max(1)).map(move |contents| {
+            let segment_size = (size < contents.len()).then_some(size);
+            Batch { contents, segment_size }
+        })
+    }
+}
+
 impl Link {
     /// Puts the datagrams `contents`, each of `segment_size` bytes but perhaps the last, into `out` as they are to travel,
-    /// and says where to. They count as sent on all targets; [`Self::not_sent`] and [`Self::take_back`] correct that.
+    /// and says where to: [`Departure::batches`] finds what leaves on each path. They count as sent on all targets; [`Self::not_sent`] and [`Self::take_back`] correct that.
     pub fn depart(
         &mut self,
         contents: &[u8],
@@ -75,6 +107,9 @@ impl Link {
         let mut departure = Departure {
             targets: Targets::default(),
             segment_size,
+            halved: PathSet::default(),
+            front: 0,
+            whole: 0,
             first: None,
             count: 0,
             bytes: contents.len() as u64,
@@ -88,31 +123,51 @@ impl Link {
             }
             departure.targets = self.plain_targets(contents.len() as u64);
             out.extend_from_slice(contents);
+            departure.whole = out.len();
             return departure;
         }
         self.touch(now);
         self.trials.on_sent(self.sender.phase, now);
         let size = segment_size.min(contents.len()) + HEADER_LEN;
-        let (targets, set) = self.targets(size, now);
-        // A datagram larger than any before is a probe of QUIC's: it fails unless every path is known to carry it. Later ones
-        // of the size go where they fit: a narrow network that joins must not stop the others.
+        let (targets, set) = self.targets(now);
+        // A datagram larger than any before is a probe of QUIC's: it fails unless every path is known to carry it whole. So
+        // halves are for datagrams that became too large when a path narrowed, or a narrow one joined.
         let is_probe = size > self.largest;
-        let too_narrow = |path: &Path| size > usize::from(path.mtu.known());
-        if targets.is_empty() || (is_probe && self.paths.iter().any(|path| path.usable(now) && too_narrow(path))) {
+        let narrow = |path: &&Path| size > usize::from(path.mtu.known());
+        if targets.is_empty() || (is_probe && self.paths.iter().filter(narrow).any(|path| path.usable(now))) {
             self.counters.oversized += 1;
             return departure;
         }
         self.largest = self.largest.max(size);
+        for path in self.paths.iter_mut().filter(|path| set.contains(path.id)) {
+            if size > usize::from(path.mtu.known()) {
+                departure.halved.insert(path.id);
+            } else {
+                path.mtu.on_sent(size, now);
+            }
+        }
         let keys = self.keys.as_ref().expect("checked above");
         let departed = self.ticks(now);
-        departure.first = Some(self.log.next_number());
+        let first = self.log.next_number();
+        departure.first = Some(first);
         departure.segment_size = segment_size + HEADER_LEN;
         for segment in contents.chunks(segment_size) {
-            Header::encode_into(&keys.send, self.log.next_number(), departed, hold, segment, out);
+            let number = self.log.next_number();
+            if departure.halved != set {
+                Header::encode_into(&keys.send, number, departed, hold, Part::Whole, segment, out);
+            }
             self.log.push(now, segment.len() + HEADER_LEN, set, self.queued, self.sender.phase);
             departure.count += 1;
         }
-        departure.bytes = out.len() as u64;
+        departure.whole = out.len();
+        departure.bytes = contents.len() as u64 + departure.count * HEADER_LEN as u64;
+        if !departure.halved.is_empty() {
+            let front = front_len(segment_size);
+            departure.front = front + HEADER_LEN;
+            for (number, segment) in (first..).zip(contents.chunks(segment_size)) {
+                encode_halves(&keys.send, number, (departed, hold), front, segment, out);
+            }
+        }
         departure.remaining = targets.len() as u64;
         self.counters.copies += departure.count * departure.remaining.saturating_sub(1);
         for path in self.paths.iter_mut().filter(|path| set.contains(path.id)) {
@@ -158,17 +213,15 @@ impl Link {
         }
     }
 
-    /// The paths for datagrams of `size` bytes. A path that joined just now and does not know its MTU yet gets none that may
-    /// be too large, so that it does not keep them from the others.
-    fn targets(&mut self, size: usize, now: Instant) -> (Targets, PathSet) {
-        let fits = |path: &&Path| size <= usize::from(path.mtu.known());
-        let usable = self.paths.iter().filter(|path| path.usable(now)).filter(fits);
+    /// The paths for the next datagrams.
+    fn targets(&mut self, now: Instant) -> (Targets, PathSet) {
+        let usable = self.paths.iter().filter(|path| path.usable(now));
         let candidates = usable.map(|path| schedule::Candidate { path: path.id, min_rtt: path.rtt.min() });
         let mut targets = Targets::default();
         let Some((preferred, set)) = self.scheduler.choose(self.copying, candidates) else {
             // No path is known to work: any may be the first that does again.
             let mut set = PathSet::default();
-            for path in self.paths.iter().filter(fits) {
+            for path in &self.paths {
                 targets.push(path.id, path.address);
                 set.insert(path.id);
             }

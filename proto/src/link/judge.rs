@@ -77,6 +77,9 @@ impl Link {
                     path.departures.noise.on_judged(run.fates, run.phase, run.queue, round, now);
                 });
                 run.fates.count(!arrived);
+                if arrived && bit < 8 * report.map.len() {
+                    path.mtu.on_arrived(entry.size);
+                }
                 if !arrived && is_reference && entry.is_copied() {
                     self.events.push_back(LinkEvent::ReferenceLoss {
                         number,

@@ -9,7 +9,7 @@ use smallvec::smallvec;
 use super::*;
 use crate::mode::Sides;
 use crate::wire::control::{Frame, Message, seal};
-use crate::wire::header::{Header, HoldClass};
+use crate::wire::header::{Header, HoldClass, Part};
 
 const SECRET: [u8; SECRET_LEN] = [9; SECRET_LEN];
 const MS: Duration = Duration::from_millis(1);
@@ -58,6 +58,14 @@ fn at_client(wire: usize) -> PathAddress {
 
 fn at_relay(port: u16) -> PathAddress {
     PathAddress { socket: 0, remote: ([192, 0, 2, 1], port).into(), local: None }
+}
+
+/// The UDP payloads that leave on a path.
+fn payloads(departure: &Departure, path: PathId, wire: &[u8]) -> Vec<Vec<u8>> {
+    let batches = departure.batches(path, wire);
+    batches
+        .flat_map(|batch| batch.contents.chunks(batch.segment_size.unwrap_or(usize::MAX)).map(<[u8]>::to_vec))
+        .collect()
 }
 
 impl Pair {
@@ -118,7 +126,11 @@ impl Pair {
     fn send_from_client(&mut self, datagram: &[u8]) -> Departure {
         let mut out = Vec::new();
         let departure = self.client.depart(datagram, datagram.len(), HoldClass::Full, self.now, &mut out);
-        departure.targets.iter().for_each(|(_, address)| self.fly(true, address.socket, out.clone()));
+        for (path, address) in departure.targets.iter() {
+            for payload in payloads(&departure, path, &out) {
+                self.fly(true, address.socket, payload);
+            }
+        }
         self.flush();
         departure
     }
@@ -126,9 +138,11 @@ impl Pair {
     fn send_from_relay(&mut self, datagram: &[u8]) -> Departure {
         let mut out = Vec::new();
         let departure = self.relay.depart(datagram, datagram.len(), HoldClass::Full, self.now, &mut out);
-        for (_, address) in departure.targets.iter() {
-            if let Some(wire) = self.wire_of(address) {
-                self.fly(false, wire, out.clone());
+        for (path, address) in departure.targets.iter() {
+            for payload in payloads(&departure, path, &out) {
+                if let Some(wire) = self.wire_of(address) {
+                    self.fly(false, wire, payload);
+                }
             }
         }
         self.flush();
@@ -152,7 +166,7 @@ impl Pair {
     fn inject_at_relay(&mut self, port: u16, mut payload: Vec<u8>) {
         *self.relay_got_from.entry(port).or_default() += payload.len() as u64;
         let got = &mut self.relay_got;
-        self.relay.handle(at_relay(port), &mut payload, 0, self.now, &mut |datagram: &[u8], _| {
+        self.relay.handle(at_relay(port), &mut payload, self.now, &mut |datagram: &[u8]| {
             got.push(datagram.to_vec());
         });
         self.flush();
@@ -182,7 +196,7 @@ impl Pair {
                     self.inject_at_relay(port, payload);
                 } else {
                     let got = &mut self.client_got;
-                    self.client.handle(at_client(wire), &mut payload, 0, next, &mut |datagram: &[u8], _| {
+                    self.client.handle(at_client(wire), &mut payload, next, &mut |datagram: &[u8]| {
                         got.push(datagram.to_vec());
                     });
                     self.flush();
@@ -190,7 +204,7 @@ impl Pair {
             }
             for (link, got) in [(&mut self.client, &mut self.client_got), (&mut self.relay, &mut self.relay_got)] {
                 link.handle_timeout(next);
-                link.release_held(next, &mut |datagram: &[u8], _| got.push(datagram.to_vec()));
+                link.release_held(next, &mut |datagram: &[u8]| got.push(datagram.to_vec()));
             }
             self.flush();
             if next == end {
@@ -362,9 +376,41 @@ fn losses_are_counted_for_each_path_and_for_both_together() {
     assert!(in_order + 1 == pair.client_got.len(), "copies fill the gaps in time");
 }
 
+/// PATH-2: a network narrows after large datagrams have passed.
+#[test]
+fn what_is_too_large_for_a_path_travels_there_in_halves() {
+    let mut pair = Pair::joined(Mode::Bicast(Sides::Both));
+    pair.run(500 * MS);
+    let large = |number: u8| vec![0x40 | number; 1_401];
+    assert_eq!(pair.send_from_client(&large(0)).targets.len(), 2);
+    pair.wires[1].mtu = 1_380 - 28;
+    for number in 1..60 {
+        pair.send_from_client(&large(number % 60));
+        pair.run(20 * MS);
+    }
+    assert!(pair.client.paths[1].mtu.known() < 1_401);
+    pair.relay_got.clear();
+    let before = pair.relay.paths[1].arrivals.datagrams;
+    for cut in 0..2 {
+        // Whichever network is left brings every datagram, whole and once.
+        pair.wires[cut].cut = true;
+        for number in 0..10 {
+            pair.send_from_client(&large(number));
+        }
+        pair.run(100 * MS);
+        pair.wires[cut].cut = false;
+        pair.run(100 * MS);
+    }
+    let wanted: Vec<_> = (0..10).chain(0..10).map(large).collect();
+    assert_eq!(pair.relay_got.len(), wanted.len());
+    assert!(pair.relay_got.iter().all(|datagram| wanted.contains(datagram)));
+    assert_eq!(pair.relay.paths[1].arrivals.datagrams - before, 10, "two halves are one arrival");
+    assert_eq!(pair.client.counters().oversized, 0);
+}
+
 /// PATH-2, in the state machines.
 #[test]
-fn nothing_larger_than_the_narrowest_path_is_sent() {
+fn a_probe_of_quics_larger_than_the_narrowest_path_is_not_sent() {
     let mut pair = Pair::new(Mode::Bicast(Sides::Both));
     pair.wires[1].mtu = 1_380 - 28;
     pair.send_from_client(&[0xc0; 1_200]);
@@ -433,7 +479,15 @@ fn garbage_forgeries_and_replays_change_nothing() {
     for number in 0..400u32 {
         // Forged headers with good numbers come before the real datagram, replays after it.
         let mut forged = Vec::new();
-        Header::encode_into(&stranger.send, number.into(), 0, HoldClass::Full, &numbered(number), &mut forged);
+        Header::encode_into(
+            &stranger.send,
+            number.into(),
+            0,
+            HoldClass::Full,
+            Part::Whole,
+            &numbered(number),
+            &mut forged,
+        );
         pair.inject_at_relay(1_000, forged);
         let message = Message { path: PathId(0), clock: 1, echo: None, frames: smallvec![Frame::Leave(PathId(1))] };
         seal(
@@ -481,7 +535,7 @@ proptest! {
             if to_relay {
                 pair.inject_at_relay(1_000, payload);
             } else {
-                pair.client.handle(at_client(0), &mut payload, 0, pair.now, &mut |_: &[u8], _| {});
+                pair.client.handle(at_client(0), &mut payload, pair.now, &mut |_: &[u8]| {});
             }
         }
         pair.relay_got.clear();

@@ -3,13 +3,13 @@
 //! Twelve bytes (`docs/PROTOCOL.md`, "Datagram header"):
 //!
 //! ```text
-//! byte 0      0 0 0 1 0 0 h h      kind, and who is to be held (HoldClass)
+//! byte 0      0 0 0 1 p p h h      kind, which part of the datagram follows (Part), and who is to be held (HoldClass)
 //! bytes 1-4   number               low 32 bits of the datagram's number, big endian
 //! bytes 5-7   departure            sender's clock in units of 4 microseconds, modulo 2^24
-//! bytes 8-11  tag                  first 32 bits of the QUIC datagram's AES-GCM tag, with the fields above as the nonce
+//! bytes 8-11  tag                  first 32 bits of what follows' AES-GCM tag, with the fields above as the nonce
 //! ```
 //!
-//! Copies of a datagram carry the same twelve bytes. The fixed bit of QUIC (RFC 9000, 17.2) is clear in byte 0, so the
+//! Copies of a whole datagram carry the same twelve bytes; on a path too narrow for it, it travels in two halves. The fixed bit of QUIC (RFC 9000, 17.2) is clear in byte 0, so the
 //! header cannot be taken for a QUIC packet.
 
 use crate::keys::DirectionKeys;
@@ -24,7 +24,7 @@ pub const TICK_MICROS: u64 = 4;
 pub const TICK_MODULUS: u32 = 1 << 24;
 
 const KIND: u8 = 0b0001_0000;
-const KIND_MASK: u8 = 0b1111_1100;
+const KIND_MASK: u8 = 0b1111_0000;
 
 /// Whom the receiver's in-order hold is for; set by the sender, decided by the newest number seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -38,6 +38,18 @@ pub enum HoldClass {
     Short,
 }
 
+/// How much of the QUIC datagram follows the header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Part {
+    /// All of it.
+    #[default]
+    Whole,
+    /// The front half: [`Part::Back`] follows in a datagram of its own.
+    Front,
+    /// The rest.
+    Back,
+}
+
 /// The fields of a datagram header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
@@ -47,6 +59,8 @@ pub struct Header {
     pub departure: u32,
     /// Whom to hold.
     pub hold: HoldClass,
+    /// What follows.
+    pub part: Part,
     /// The tag as sent.
     pub tag: [u8; 4],
 }
@@ -62,7 +76,7 @@ pub fn is_quic(payload: &[u8]) -> bool {
 }
 
 impl Header {
-    /// Reads the header of a framed datagram and returns it with the QUIC datagram behind it; `None` if the payload is
+    /// Reads the header of a framed datagram and returns it with what of the QUIC datagram is behind it; `None` if the payload is
     /// too short or carries no header.
     pub fn decode(payload: &[u8]) -> Option<(Self, &[u8])> {
         if payload.len() <= HEADER_LEN || !is_framed(payload) {
@@ -75,34 +89,42 @@ impl Header {
             2 => HoldClass::Short,
             _ => return None,
         };
+        let part = match (head[0] >> 2) & 0b11 {
+            0 => Part::Whole,
+            1 => Part::Front,
+            2 => Part::Back,
+            _ => return None,
+        };
         Some((
             Self {
                 number: u32::from_be_bytes([head[1], head[2], head[3], head[4]]),
                 departure: u32::from_be_bytes([0, head[5], head[6], head[7]]),
                 hold,
+                part,
                 tag: [head[8], head[9], head[10], head[11]],
             },
             body,
         ))
     }
 
-    /// Whether the tag is the one that the holder of `keys` gives this header, full `number` and QUIC datagram.
+    /// Whether the tag is the one that the holder of `keys` gives this header, full `number` and what follows.
     pub(crate) fn verify(&self, keys: &DirectionKeys, number: u64, body: &[u8], scratch: &mut Vec<u8>) -> bool {
         scratch.clear();
         scratch.extend_from_slice(body);
         keys.header_tag(nonce(self.first_byte(), self.departure, number), scratch) == self.tag
     }
 
-    /// Appends the header of datagram `number` and the datagram itself to `out`.
+    /// Appends the header of datagram `number` and `body`, which is that part of it, to `out`.
     pub(crate) fn encode_into(
         keys: &DirectionKeys,
         number: u64,
         departure: u32,
         hold: HoldClass,
+        part: Part,
         body: &[u8],
         out: &mut Vec<u8>,
     ) {
-        let header = Self { number: number as u32, departure: departure % TICK_MODULUS, hold, tag: [0; 4] };
+        let header = Self { number: number as u32, departure: departure % TICK_MODULUS, hold, part, tag: [0; 4] };
         out.push(header.first_byte());
         out.extend_from_slice(&header.number.to_be_bytes());
         out.extend_from_slice(&header.departure.to_be_bytes()[1..]);
@@ -115,11 +137,17 @@ impl Header {
     }
 
     fn first_byte(&self) -> u8 {
-        KIND | match self.hold {
+        let hold = match self.hold {
             HoldClass::None => 0,
             HoldClass::Full => 1,
             HoldClass::Short => 2,
-        }
+        };
+        let part = match self.part {
+            Part::Whole => 0,
+            Part::Front => 1,
+            Part::Back => 2,
+        };
+        KIND | part << 2 | hold
     }
 }
 
@@ -150,15 +178,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_decoded_and_verified(number: u64, departure in 0..TICK_MODULUS, body in prop::collection::vec(any::<u8>(), 1..200)) {
+        fn what_is_encoded_is_decoded_and_verified(
+            number: u64,
+            departure in 0..TICK_MODULUS,
+            part in prop::sample::select(vec![Part::Whole, Part::Front, Part::Back]),
+            body in prop::collection::vec(any::<u8>(), 1..200),
+        ) {
             let (client, relay) = keys();
             let mut wire = Vec::new();
-            Header::encode_into(&client.send, number, departure, HoldClass::Short, &body, &mut wire);
+            Header::encode_into(&client.send, number, departure, HoldClass::Short, part, &body, &mut wire);
             prop_assert_eq!(wire.len(), HEADER_LEN + body.len());
             prop_assert!(!is_quic(&wire));
             let (header, rest) = Header::decode(&wire).expect("just encoded");
             prop_assert_eq!(header.departure, departure);
-            prop_assert_eq!(header.hold, HoldClass::Short);
+            prop_assert_eq!((header.hold, header.part), (HoldClass::Short, part));
             prop_assert_eq!(rest, &body[..]);
             let mut scratch = Vec::new();
             prop_assert!(header.verify(&relay.recv, number, rest, &mut scratch));

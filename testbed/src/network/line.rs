@@ -6,11 +6,33 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use quinn::udp::EcnCodepoint;
 use tandem_netem::{ConfigError, Counters, Direction, Link, LinkConfig};
 use tokio::time::Instant;
 
 use super::hostile::{Attacker, Hostility, Vantage};
 use super::{Datagram, Shared};
+
+/// What a router makes of the ECN field, whatever it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EcnMark {
+    /// Not capable of ECN.
+    Cleared,
+    /// Capable: ECT(0).
+    Capable,
+    /// Congestion experienced.
+    Congestion,
+}
+
+impl EcnMark {
+    fn codepoint(self) -> Option<EcnCodepoint> {
+        match self {
+            EcnMark::Cleared => None,
+            EcnMark::Capable => Some(EcnCodepoint::Ect0),
+            EcnMark::Congestion => Some(EcnCodepoint::Ce),
+        }
+    }
+}
 
 /// A line of a [`VirtualNetwork`](super::VirtualNetwork): a handle to watch and change it.
 #[derive(Clone, Debug)]
@@ -87,6 +109,19 @@ impl Line {
         self.change(direction, |link, now| link.set_rate(now, rate))
     }
 
+    /// Changes the largest IP packet that passes in one direction; larger ones vanish without a word.
+    ///
+    /// # Errors
+    /// Refuses an MTU that no IP network has, and changes nothing.
+    pub fn set_mtu(&self, direction: Direction, mtu: Option<u32>) -> Result<(), ConfigError> {
+        self.change(direction, |link, now| link.set_mtu(now, mtu))
+    }
+
+    /// Makes a router of one direction write this ECN codepoint into every packet; `None` leaves packets as they are.
+    pub fn set_ecn(&self, direction: Direction, mark: Option<EcnMark>) {
+        self.shared.state.lock().lines[self.index].way(direction).ecn = mark;
+    }
+
     /// Changes the delay of one direction.
     ///
     /// # Errors
@@ -147,6 +182,7 @@ pub(super) struct Pair {
 #[derive(Debug)]
 pub(super) struct Way {
     link: Link<Datagram>,
+    ecn: Option<EcnMark>,
     attacker: Option<Attacker>,
 }
 
@@ -158,7 +194,7 @@ impl LineState {
         down: LinkConfig,
     ) -> Result<Self, ConfigError> {
         let now = Instant::now().into_std();
-        let way = |config| Ok(Way { link: Link::new(config, now)?, attacker: None });
+        let way = |config| Ok(Way { link: Link::new(config, now)?, ecn: None, attacker: None });
         Ok(Self { pairs: vec![Pair { client, public: client, relay }], up: way(up)?, down: way(down)? })
     }
 
@@ -177,8 +213,11 @@ impl LineState {
     }
 
     /// Puts a datagram on the line; says when the line wants to be looked at next.
-    pub(super) fn enqueue(&mut self, now: Instant, direction: Direction, datagram: Datagram) -> Option<Instant> {
+    pub(super) fn enqueue(&mut self, now: Instant, direction: Direction, mut datagram: Datagram) -> Option<Instant> {
         let way = self.way(direction);
+        if let Some(mark) = way.ecn {
+            datagram.ecn = mark.codepoint();
+        }
         way.overhear(Vantage::Entrance, &datagram);
         way.link.enqueue(now.into_std(), datagram);
         way.poll_timeout()

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io::IoSliceMut;
 use std::net::SocketAddr;
 
-use quinn::udp::{EcnCodepoint, RecvMeta};
+use quinn::udp::RecvMeta;
 
 /// Buffers kept for later overflow.
 const MOST_SPARE: usize = 256;
@@ -12,7 +12,7 @@ const MOST_SPARE: usize = 256;
 /// Datagrams for which quinn had no room; they go first next time.
 #[derive(Debug, Default)]
 pub(super) struct Overflow {
-    queue: VecDeque<(SocketAddr, u8, Vec<u8>)>,
+    queue: VecDeque<(SocketAddr, Vec<u8>)>,
     spare: Vec<Vec<u8>>,
 }
 
@@ -30,9 +30,9 @@ pub(super) struct Packer<'a, 'b> {
 impl<'a, 'b> Packer<'a, 'b> {
     pub(super) fn new(bufs: &'a mut [IoSliceMut<'b>], meta: &'a mut [RecvMeta], overflow: &'a mut Overflow) -> Self {
         let mut packer = Self { bufs, meta, overflow, used: 0, closed: false };
-        while let Some((address, ecn, datagram)) = packer.overflow.queue.pop_front() {
-            if !packer.fits(address, ecn, &datagram) {
-                packer.overflow.queue.push_front((address, ecn, datagram));
+        while let Some((address, datagram)) = packer.overflow.queue.pop_front() {
+            if !packer.fits(address, &datagram) {
+                packer.overflow.queue.push_front((address, datagram));
                 break;
             }
             if packer.overflow.spare.len() < MOST_SPARE {
@@ -53,21 +53,20 @@ impl<'a, 'b> Packer<'a, 'b> {
     }
 
     /// Adds a datagram for the session that QUIC knows under `address`.
-    pub(super) fn push(&mut self, address: SocketAddr, ecn: u8, datagram: &[u8]) {
-        if self.overflow.queue.is_empty() && self.fits(address, ecn, datagram) {
+    pub(super) fn push(&mut self, address: SocketAddr, datagram: &[u8]) {
+        if self.overflow.queue.is_empty() && self.fits(address, datagram) {
             return;
         }
         let mut buffer = self.overflow.spare.pop().unwrap_or_default();
         buffer.clear();
         buffer.extend_from_slice(datagram);
-        self.overflow.queue.push_back((address, ecn, buffer));
+        self.overflow.queue.push_back((address, buffer));
     }
 
-    fn fits(&mut self, address: SocketAddr, ecn: u8, datagram: &[u8]) -> bool {
-        let codepoint = EcnCodepoint::from_bits(ecn);
+    fn fits(&mut self, address: SocketAddr, datagram: &[u8]) -> bool {
         if self.used > 0 && !self.closed {
             let (buf, meta) = (&mut self.bufs[self.used - 1], &mut self.meta[self.used - 1]);
-            let alike = meta.addr == address && meta.ecn == codepoint && datagram.len() <= meta.stride;
+            let alike = meta.addr == address && datagram.len() <= meta.stride;
             if alike && meta.len + datagram.len() <= buf.len() {
                 buf[meta.len..meta.len + datagram.len()].copy_from_slice(datagram);
                 meta.len += datagram.len();
@@ -82,7 +81,7 @@ impl<'a, 'b> Packer<'a, 'b> {
         }
         self.bufs[index][..datagram.len()].copy_from_slice(datagram);
         let mut meta = RecvMeta::default();
-        (meta.addr, meta.len, meta.stride, meta.ecn) = (address, datagram.len(), datagram.len(), codepoint);
+        (meta.addr, meta.len, meta.stride) = (address, datagram.len(), datagram.len());
         self.meta[index] = meta;
         self.used += 1;
         self.closed = false;
@@ -114,7 +113,7 @@ mod tests {
                 let mut bufs: Vec<_> = storage.iter_mut().map(|buf| IoSliceMut::new(buf)).collect();
                 let mut packer = Packer::new(&mut bufs, &mut meta, &mut overflow);
                 if std::mem::take(&mut first) {
-                    datagrams.iter().for_each(|datagram| packer.push(address, 2, datagram));
+                    datagrams.iter().for_each(|datagram| packer.push(address, datagram));
                 }
                 packer.used()
             };

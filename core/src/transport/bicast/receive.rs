@@ -15,8 +15,8 @@ use tandem_proto::path::PathAddress;
 use tandem_proto::peers::{PeerId, Route};
 use tokio::time::Sleep;
 
+use super::BicastSocket;
 use super::packer::{Overflow, Packer};
-use super::{BicastSocket, ecn_bits};
 use crate::transport::congestion::CongestionHandle;
 use crate::transport::session::{Session, session_address};
 
@@ -142,7 +142,7 @@ fn release_due(socket: &BicastSocket, holding: &mut Vec<Arc<Session>>, now: Inst
         let mut link = session.link.lock();
         if link.poll_hold_timeout().is_some_and(|at| at <= now) {
             let address = session_address(session.number);
-            link.release_held(now, &mut |datagram: &[u8], ecn| packer.push(address, ecn, datagram));
+            link.release_held(now, &mut |datagram: &[u8]| packer.push(address, datagram));
             socket.after(session, &mut link, now);
         }
         link.poll_hold_timeout().is_some()
@@ -177,9 +177,7 @@ impl BicastSocket {
             let mut link = session.link.lock();
             // Datagrams of one buffer come from one address; only a control datagram may name another session.
             while let Some(payload) = payloads.next() {
-                link.handle(from, payload, ecn_bits(meta.ecn), now, &mut |datagram: &[u8], ecn| {
-                    packer.push(address, ecn, datagram);
-                });
+                link.handle(from, payload, now, &mut |datagram: &[u8]| packer.push(address, datagram));
                 if payloads.peek().is_some_and(|next| tandem_proto::wire::control::is_control(next)) {
                     break;
                 }
