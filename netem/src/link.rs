@@ -275,6 +275,19 @@ impl<T: Packet> Link<T> {
         Ok(())
     }
 
+    /// Changes everything but the seed, the overhead and the time from which outages count: the chances go on where they
+    /// were. What is queued or under way stays, even if the new queue is shorter.
+    ///
+    /// # Errors
+    /// Refuses a configuration with a value out of its range and changes nothing.
+    pub fn set_config(&mut self, now: Instant, config: LinkConfig) -> Result<(), ConfigError> {
+        config.validate()?;
+        self.set_rate(now, config.rate)?;
+        let LinkConfig { seed, overhead_bytes, .. } = self.config;
+        self.config = LinkConfig { seed, overhead_bytes, ..config };
+        Ok(())
+    }
+
     /// Cuts the link until [`restore`](Self::restore): what is offered or leaves the queue is dropped in silence.
     pub fn cut(&mut self, now: Instant) {
         self.advance(now);

@@ -2,11 +2,15 @@
 //!
 //! [`virtual_time::run`] gives a test a clock that jumps from event to event. [`VirtualNetwork`] gives it hosts, lines
 //! with the link model of `tandem_netem`, faults and attackers. Everything is seeded: the same test takes the same steps
-//! every time.
+//! every time. [`namespaces`] is the other bed: real programs and real sockets, for root on Linux.
 
+#[cfg(target_os = "linux")]
+pub mod cases;
 mod exchange;
 mod identity;
 mod measure;
+#[cfg(target_os = "linux")]
+pub mod namespaces;
 mod network;
 mod origins;
 mod scenario;

@@ -2,6 +2,7 @@
 //!
 //! `test` is what a change must pass before it lands, and what continuous integration runs. Nothing here is shipped.
 
+mod bed;
 mod bench;
 mod cargo;
 mod cases;
@@ -29,6 +30,9 @@ enum Task {
     /// Check that the tests named in docs/CASES.md exist; a step of `test`.
     #[command(hide = true)]
     CheckCases,
+    /// Try cases of docs/CASES.md on real sockets, in network namespaces (needs root): measured beside allowed.
+    #[command(disable_help_flag = true)]
+    Cases(bed::CasesArguments),
     /// Measure processor time per gigabyte on loopback, beside a plain QUIC proxy.
     #[command(disable_help_flag = true)]
     Bench(bench::BenchArguments),
@@ -38,6 +42,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Test(arguments) => test::run(&arguments),
         Task::CheckCases => cases::check(),
+        Task::Cases(arguments) => bed::run(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
     };
     match outcome {

@@ -102,6 +102,21 @@ fn a_new_rate_holds_for_the_rest_of_the_packet_being_sent_and_for_the_queue() {
 }
 
 #[test]
+fn a_new_configuration_holds_for_what_comes_and_keeps_what_is_inside() {
+    let mut bed = Bed::new(|config| config.rate = Some(Bitrate::from_mbit(10)));
+    bed.offer_burst(2);
+    let new = LinkConfig { mtu: Some(900), overhead_bytes: 0, seed: 99, ..bed.link.config().clone() };
+    let seed = bed.link.config().seed;
+    bed.link.set_config(bed.start, new).unwrap();
+    assert_eq!((bed.link.config().seed, bed.link.config().overhead_bytes), (seed, 28));
+    bed.offer_burst(1);
+    assert_eq!(bed.drain(), [(0, 800), (1, 1_600)]);
+    assert_eq!(bed.link.counters().mtu_dropped, 1);
+    assert!(bed.link.set_config(bed.start, LinkConfig { mtu: Some(1), ..LinkConfig::default() }).is_err());
+    assert_eq!(bed.link.config().mtu, Some(900));
+}
+
+#[test]
 fn without_its_rate_a_link_lets_the_queue_go_at_once() {
     let mut bed = Bed::new(|config| config.rate = Some(Bitrate::from_mbit(10)));
     bed.offer_burst(3);

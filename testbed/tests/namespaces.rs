@@ -1,0 +1,109 @@
+//! The product's own programs over the kernel's networking, in namespaces; skipped, loudly, without root.
+//!
+//! What is asserted is that everything works and arrives, never how fast: that is measured by `cargo xtask cases`.
+
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
+use std::time::Duration;
+
+use tandem_netem::{Direction, Loss};
+use tandem_testbed::namespaces::{
+    Bed, CELL, Client, Echo, Origin, Plan, Programs, Relay, WIFI, Watched, connect_plainly, download, or_skip, upload,
+};
+use tokio::time::timeout;
+
+/// Longer than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Product {
+    client: Client,
+    _relay: Relay,
+    _origin: Origin,
+    bed: Bed,
+}
+
+async fn start(plan: &Plan, arguments: &[&str]) -> Product {
+    let programs = Programs::beside_this_one().unwrap();
+    let bed = Bed::build(plan).unwrap();
+    let origin = Origin::start(&bed).unwrap();
+    let relay = Relay::start_plain(&bed, &programs).unwrap();
+    let client = Client::start(&bed, &programs, &relay, arguments).unwrap();
+    client.paths_up(2).await.unwrap();
+    Product { client, _relay: relay, _origin: origin, bed }
+}
+
+impl Product {
+    async fn fetch(&self, length: u64) {
+        let fetch = async { download(self.client.connect().await.unwrap(), length, &Watched::new()).await.unwrap() };
+        timeout(PATIENCE, fetch).await.expect("a download ends");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plain_tcp_passes_the_bed_whole_over_either_network() {
+    if !or_skip("plain_tcp_passes_the_bed_whole_over_either_network") {
+        return;
+    }
+    let bed = Bed::build(&Plan::standard(1)).unwrap();
+    let _origin = Origin::start(&bed).unwrap();
+    for network in [WIFI, CELL] {
+        let before = bed.network(network).counters(Direction::Down).delivered;
+        let tcp = connect_plainly(&bed, network).await.unwrap();
+        let trace = download(tcp, 1_000_000, &Watched::new()).await.unwrap();
+        assert!(trace.is_intact());
+        assert!(bed.network(network).counters(Direction::Down).delivered - before > 600);
+        upload(connect_plainly(&bed, network).await.unwrap(), network as u64, 500_000).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_arrives_in_every_mode_over_lossy_networks() {
+    if !or_skip("everything_arrives_in_every_mode_over_lossy_networks") {
+        return;
+    }
+    for mode in [&["--mode", "single"][..], &["--bicast", "client"], &["--bicast", "server"], &["--bicast", "both"]] {
+        let product = start(&Plan::paper(Loss::Random(0.01), 1), mode).await;
+        product.fetch(2_000_000).await;
+        let tcp = product.client.connect().await.unwrap();
+        timeout(PATIENCE, upload(tcp, 1, 1_000_000)).await.expect("an upload ends").unwrap();
+    }
+}
+
+/// PATH-3: that flows live; how long pauses are is measured by `cargo xtask cases`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_nat_that_changes_the_port_ends_no_flow() {
+    if !or_skip("a_nat_that_changes_the_port_ends_no_flow") {
+        return;
+    }
+    let product = start(&Plan::standard(2), &["--mode", "single"]).await;
+    let mut echo = Echo::begin(product.client.connect().await.unwrap()).await.unwrap();
+    for _ in 0..3 {
+        for network in [WIFI, CELL] {
+            product.bed.network(network).rebind();
+        }
+        timeout(PATIENCE, echo.ping()).await.expect("the echo answers").unwrap();
+        product.fetch(200_000).await;
+    }
+    assert!(product.bed.network(WIFI).rebindings() >= 3);
+}
+
+/// MULTI-6: both interfaces in one subnet; each packet leaves by its own interface, and either may be lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_interfaces_in_one_subnet_are_two_paths() {
+    if !or_skip("two_interfaces_in_one_subnet_are_two_paths") {
+        return;
+    }
+    let product = start(&Plan::standard(3).in_one_subnet(), &["--mode", "bicast"]).await;
+    product.fetch(1_000_000).await;
+    for network in [WIFI, CELL] {
+        let down = product.bed.network(network).counters(Direction::Down);
+        assert!(down.delivered_bytes > 100_000, "{down:?}");
+    }
+    for network in [WIFI, CELL] {
+        product.bed.network(network).silence();
+        product.fetch(300_000).await;
+        product.bed.network(network).revive();
+        product.client.paths_up(2).await.unwrap();
+    }
+}

@@ -1,0 +1,44 @@
+//! `cargo xtask cases`: the cases of docs/CASES.md on real sockets, measured beside what is allowed.
+//!
+//! Builds the programs and the runner of the testbed in one go and starts it; what it does stands there
+//! (`testbed/src/cases`), how to use it in docs/TESTBED.md.
+
+use std::ffi::OsString;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use clap::Args;
+
+use crate::cargo::{cargo, workspace_root};
+
+/// What `cargo xtask cases` is asked to do.
+#[derive(Args, Debug)]
+pub(crate) struct CasesArguments {
+    /// How to build the programs: release, or dev, which takes less time to build; to be given first.
+    #[arg(long, default_value = "release", value_name = "PROFILE")]
+    profile: String,
+    /// Handed on to the runner; `--help` lists them.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+}
+
+/// Builds and runs the cases. Returns whether none was missed.
+///
+/// # Errors
+/// When cargo or the runner cannot be started.
+pub(crate) fn run(arguments: &CasesArguments) -> Result<bool> {
+    let packages = ["--package", "tandem-cli", "--package", "tandem-relay", "--package", "tandem-testbed"];
+    let mut build = cargo(&["build", "--quiet", "--bins"]);
+    build.args(packages).args(["--profile", &arguments.profile]);
+    eprintln!("building the programs ({})", arguments.profile);
+    if !build.status().context("cannot start cargo build")?.success() {
+        return Ok(false);
+    }
+    // The folder that cargo uses for a profile, which has a name of its own for dev alone.
+    let folder = if arguments.profile == "dev" { "debug" } else { &arguments.profile };
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace_root().join("target"), Into::into);
+    let runner = target.join(folder).join("tandem-cases");
+    let mut command = Command::new(&runner);
+    command.args(&arguments.arguments).current_dir(workspace_root());
+    Ok(command.status().with_context(|| format!("cannot start {}", runner.display()))?.success())
+}
