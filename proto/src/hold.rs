@@ -7,6 +7,10 @@
 //! (its lag plus [`GRACE`] after the gap appeared). What comes later still is handed on at once. *Lag* is how far behind
 //! the first copy a path's copies arrive, at most, over the last second.
 //!
+//! A path on which datagrams overtake each other is given a quarter of a round trip at least, as the worst is yet to come.
+//! That holds for [`HoldClass::None`] too, so that the first flight of a download, which decides how fast it begins, is not
+//! thrown back, and from the path's first datagram on; but only until [`ORDERLY`] datagrams in a row kept their order.
+//!
 //! Not worth waiting for is a path whose time ran out once and that delivered nothing since, one that carries less than
 //! [`LEAST_SHARE`] of the numbers, and for [`HoldClass::Short`] one whose lag is long. Numbers are 64 bits, already
 //! verified and expanded; every step is bounded however they jump.
@@ -32,6 +36,9 @@ pub const GRACE: Duration = Duration::from_millis(5);
 
 /// A path that carries less of the numbers is not waited for.
 pub const LEAST_SHARE: f64 = 0.3;
+
+/// Datagrams in a row that none overtook before a path counts as one that keeps order.
+const ORDERLY: u64 = 512;
 
 /// A path's share is taken anew after this many numbers of its own progress.
 const SHARE_WINDOW: u64 = 128;
@@ -109,6 +116,8 @@ struct Arrivals {
     lag: RecentMax<Duration>,
     lag_hint: Duration,
     reordering: Duration,
+    /// Numbers it delivered since one overtook another.
+    orderly: u64,
     /// Share of the numbers that it carried, taken over its own progress: a path that lags carries them later.
     share: f64,
     share_from: u64,
@@ -127,6 +136,7 @@ impl Arrivals {
             lag: RecentMax::new(Duration::from_secs(1)),
             lag_hint: Duration::ZERO,
             reordering: Duration::ZERO,
+            orderly: 0,
             share: 1.0,
             share_from: 0,
             share_count: 0,
@@ -137,6 +147,16 @@ impl Arrivals {
 
     fn lag(&mut self, now: Instant) -> Duration {
         self.lag.get(now).unwrap_or(self.lag_hint)
+    }
+
+    /// Whether a datagram may still come on this path after later ones.
+    fn may_reorder(&self, class: HoldClass) -> bool {
+        if class == HoldClass::None { self.orderly < ORDERLY } else { !self.reordering.is_zero() }
+    }
+
+    /// For how long it may come then.
+    fn patience(&self, class: HoldClass, fast_rtt: Duration) -> Duration {
+        if self.may_reorder(class) { self.reordering.mul_f64(1.25).max(fast_rtt / 4) } else { Duration::ZERO }
     }
 }
 
@@ -191,9 +211,10 @@ impl Hold {
         self.paths[usize::from(path.0)].lag_hint = hint;
     }
 
-    /// Sets by how much datagrams overtake each other inside this path.
+    /// One datagram of this path has just overtaken another; sets by how much they do.
     pub fn set_reordering(&mut self, path: PathId, reordering: Duration) {
-        self.paths[usize::from(path.0)].reordering = reordering;
+        let path = &mut self.paths[usize::from(path.0)];
+        (path.reordering, path.orderly) = (reordering, 0);
     }
 
     /// A path has joined, or is silent: whether copies may come there.
@@ -269,7 +290,8 @@ impl Hold {
             self.held.pop_front();
             return Arrival::Now;
         }
-        if self.class == HoldClass::None && self.held_count == 0 {
+        let may_reorder = self.paths[usize::from(path.0)].may_reorder(self.class);
+        if self.class == HoldClass::None && self.held_count == 0 && !may_reorder {
             self.held.clear();
             self.next = number + 1;
             return Arrival::Now;
@@ -335,9 +357,6 @@ impl Hold {
     /// Until when the front gap is waited for; `None` if it is to be given up now.
     fn waits_until(&mut self, fast_rtt: Duration, now: Instant) -> Option<Instant> {
         let (gap, class) = (self.next, self.class);
-        if class == HoldClass::None {
-            return None;
-        }
         let longest_lag = match class {
             HoldClass::Short => (fast_rtt / 4).max(Duration::from_millis(5)),
             _ => LONGEST_HOLD,
@@ -359,7 +378,8 @@ impl Hold {
             }
             let lag = path.lag(now);
             let deadline = match path.passed.front() {
-                Some((_, at)) => *at + path.reordering.mul_f64(1.25),
+                Some((_, at)) => *at + path.patience(class, fast_rtt),
+                None if class == HoldClass::None => continue,
                 None if lag > longest_lag => continue,
                 None => appeared + (lag + GRACE).min(LONGEST_HOLD),
             };
@@ -418,6 +438,7 @@ impl Hold {
         let next = self.next;
         let path = &mut self.paths[usize::from(path.0)];
         path.overdue = false;
+        path.orderly += 1;
         path.share_count += 1;
         if path.highest.is_none_or(|highest| number > highest) {
             let numbers = number.saturating_sub(path.share_from);

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tandem_core::transport::congestion::HoldRule;
-use tandem_netem::{Bitrate, Direction, Jitter, LinkConfig, Order};
+use tandem_netem::{Bitrate, Direction, Jitter, LinkConfig, Order, Reorder};
 use tandem_proto::congestion::Algorithm;
 use tandem_proto::mode::{Mode, Sides};
 use tandem_testbed::{Amount, Bed, Measured, PathLinks, Pings, Scenario, download, virtual_time};
@@ -163,6 +163,39 @@ fn reordering_inside_a_path_is_no_loss() {
         PathLinks { up: link.clone(), down: link }
     };
     let scenario = Scenario { paths: vec![path(1), path(2)], ..scenario(Algorithm::Cubic, [40, 40], 0.0, 1) };
-    let measured = measure(&scenario, HoldRule::On);
-    assert!(measured.quic_loss_percent <= 0.5, "{}", measured.quic_loss_percent);
+    // What is handed on late counts as lost to QUIC; what the queues dropped when they first filled, is.
+    let late = virtual_time::run(async move {
+        let bed = bed(&scenario, HoldRule::On).await;
+        download(&bed.client, DOWNLOAD).await.unwrap();
+        bed.client.stats().hold.late as f64 / bed.relay.stats().packets_sent as f64
+    });
+    assert!(late <= 0.005, "{late}");
+}
+
+/// PATH-9
+#[test]
+fn a_path_that_reorders_a_fifth_keeps_its_goodput() {
+    let goodput = |congestion, mode, share| {
+        let reorder = Reorder { share, least: Duration::from_millis(3), most: Duration::from_millis(8) };
+        let link = LinkConfig {
+            rate: Some(Bitrate::from_mbit(50)),
+            delay: Duration::from_millis(20),
+            reorder,
+            ..LinkConfig::default()
+        }
+        .with_queue_bdp(1.0, Duration::from_millis(40));
+        let path = PathLinks { up: link.clone(), down: link };
+        let scenario = Scenario { paths: vec![path; 2], congestion, mode, seed: 1 };
+        virtual_time::run(async move {
+            let bed = scenario.connect().await.unwrap();
+            download(&bed.client, Amount::Time(Duration::from_secs(8))).await.unwrap().goodput_mbps()
+        })
+    };
+    for congestion in Algorithm::ALL {
+        for mode in [Mode::Single, Mode::Bicast(Sides::Both)] {
+            let (calm, reordered) = (goodput(congestion, mode, 0.0), goodput(congestion, mode, 0.2));
+            eprintln!("{congestion} {}: {reordered:.1} of {calm:.1} Mbit/s", mode.scheme());
+            assert!(reordered >= 0.7 * calm, "{congestion} {}: {reordered} of {calm}", mode.scheme());
+        }
+    }
 }

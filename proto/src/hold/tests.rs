@@ -131,10 +131,33 @@ fn short_holds_wait_only_for_paths_that_lag_little() {
 #[test]
 fn nothing_is_held_for_a_sender_that_is_not_limited() {
     let mut bench = Bench::new(HoldClass::None);
-    bench.warm_up(20);
-    assert_eq!(bench.arrive(30.0, WIFI, 15), Arrival::Now);
-    assert_eq!(bench.arrive(31.0, CELL, 12), Arrival::Now);
-    assert_eq!(bench.arrive(32.0, WIFI, 12), Arrival::Copy);
+    for number in 0..ORDERLY {
+        bench.arrive(number as f64, WIFI, number);
+    }
+    let ms = ORDERLY as f64;
+    assert_eq!(bench.arrive(ms + 10.0, WIFI, ORDERLY + 5), Arrival::Now);
+    assert_eq!(bench.arrive(ms + 11.0, CELL, ORDERLY + 2), Arrival::Now);
+    assert_eq!(bench.arrive(ms + 12.0, WIFI, ORDERLY + 2), Arrival::Copy);
+}
+
+/// PATH-9
+#[test]
+fn a_path_that_may_reorder_is_given_a_quarter_of_a_round_trip_in_every_class() {
+    for class in [HoldClass::None, HoldClass::Short, HoldClass::Full] {
+        let mut bench = Bench::new(class);
+        bench.arrive(0.0, WIFI, 0);
+        if class != HoldClass::None {
+            bench.hold.set_reordering(WIFI, Duration::from_millis(3));
+        }
+        assert_eq!(bench.arrive(1.0, WIFI, 2), Arrival::Held, "{class:?}");
+        bench.tick(5.9);
+        assert_eq!(bench.handed_on, [0], "{class:?}");
+        bench.arrive(5.9, WIFI, 1);
+        assert_eq!(bench.handed_on, [0, 1, 2], "{class:?}");
+        bench.arrive(7.0, WIFI, 4);
+        bench.tick(12.0);
+        assert_eq!(bench.handed_on, [0, 1, 2, 4], "given up after 5 ms, {class:?}");
+    }
 }
 
 #[test]
