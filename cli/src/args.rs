@@ -43,6 +43,10 @@ pub(crate) enum Command {
     Mode(ModeArguments),
     /// Stop the running client.
     Stop,
+    /// Find out what stands between this machine and its relay, and what to do about it: networks, routes, names, UDP,
+    /// packet sizes, loss, keychain, token, clock, ports. With or without a running client. Ends with 1 if something must
+    /// be done.
+    Doctor(DoctorOptions),
     /// Show what bicasting does: a server, a relay and a client in this process, two lossy networks emulated between
     /// them, and one download after another. Takes half a minute, no privileges and no network.
     Demo(DemoOptions),
@@ -99,6 +103,31 @@ pub(crate) struct RunOptions {
     #[arg(long = "forward", value_name = "LISTEN=TARGET")]
     pub(crate) forwards: Vec<Forward>,
     /// A configuration file; flags go before it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorOptions {
+    /// Print the findings as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Also find out how long each network stays open in silence, which takes a minute.
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// The pairing link, or - to read it from standard input [default: as for run]
+    #[arg(long, value_name = "LINK|-", conflicts_with = "link_file")]
+    pub(crate) link: Option<String>,
+    /// A file with the pairing link.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) link_file: Option<PathBuf>,
+    /// Where the SOCKS5 proxy would listen [default: 127.0.0.1:1080]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) listen: Option<SocketAddr>,
+    /// A network interface to use; may be given several times [default: every way to the internet]
+    #[arg(long = "interface", value_name = "NAME")]
+    pub(crate) interfaces: Vec<String>,
+    /// The configuration file of run.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }

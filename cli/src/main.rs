@@ -1,11 +1,13 @@
 //! `tandem`: the headless client and its owner's tool.
 //!
 //! `pair` keeps a pairing link, `run` is the client itself, and `status`, `paths`, `stats`, `mode` and `stop` talk to a
-//! running one through its control socket; `demo` shows all of it on one machine. Output is for people; with `--json` it
-//! is the snapshot that every surface shows.
+//! running one through its control socket; `doctor` finds out why there is no connection, or a bad one, and `demo` shows
+//! all of it on one machine. Output is for people; with `--json` it is for programs, of a running client the snapshot that
+//! every surface shows.
 
 mod args;
 mod demo;
+mod doctor;
 mod link;
 mod run;
 mod show;
@@ -25,7 +27,7 @@ use self::args::{Arguments, Command};
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     match start(arguments) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             let _ = writeln!(io::stderr(), "tandem: {error:#}");
             ExitCode::FAILURE
@@ -33,7 +35,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn start(arguments: Arguments) -> anyhow::Result<()> {
+fn start(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let default = if matches!(arguments.command, Command::Run(_)) { "info" } else { "warn" };
     let filter = EnvFilter::try_new(arguments.log.as_deref().unwrap_or(default))
         .context("--log is no filter: write a level (error, warn, info, debug, trace) or target=level,...")?;
@@ -43,10 +45,12 @@ fn start(arguments: Arguments) -> anyhow::Result<()> {
     runtime.block_on(carry_out(arguments))
 }
 
-async fn carry_out(arguments: Arguments) -> anyhow::Result<()> {
+async fn carry_out(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let control = || arguments.control.clone().map_or_else(control::default_path, Ok);
     let ask = async |request| control::ask(&control()?, &request).await;
-    match arguments.command {
+    let done = match arguments.command {
+        // A machine without a place for the socket has no running client.
+        Command::Doctor(options) => return doctor::run(options, control().ok()).await,
         Command::Pair { link } => link::pair(&link),
         Command::Run(options) => run::run(*options, &control()?).await,
         Command::Demo(options) => demo::run(options).await,
@@ -65,5 +69,6 @@ async fn carry_out(arguments: Arguments) -> anyhow::Result<()> {
         Command::Status(options) => show::show(ask(Request::Status).await?, options.output, show::status),
         Command::Paths(output) => show::show(ask(Request::Status).await?, output, show::paths),
         Command::Stats(output) => show::show(ask(Request::Status).await?, output, show::stats),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }

@@ -2,7 +2,8 @@
 //!
 //! [`Engine`] owns everything that runs: the inbounds, the session to the relay with its paths, and the snapshots that
 //! every surface shows. The session is made anew whenever it ends, unless the relay refuses the client. The control
-//! socket, through which other processes ask and steer the engine, stands beside it ([`control`]).
+//! socket, through which other processes ask and steer the engine, stands beside it ([`control`]), and so does what finds
+//! out why there is no session ([`doctor`]).
 //!
 //! ```text
 //! inbounds → SessionDial → session (connect, Hello, paths) → transport
@@ -12,6 +13,7 @@
 mod backoff;
 pub mod control;
 mod dial;
+pub mod doctor;
 mod engine;
 mod handshake;
 mod maker;

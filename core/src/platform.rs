@@ -17,6 +17,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use socket2::Socket;
 use tokio::sync::watch;
 
 use crate::transport::socket::PathSocket;
@@ -40,6 +41,15 @@ pub trait Platform: Send + Sync + 'static {
     /// # Errors
     /// When the interface has no address of the remote's family, or the operating system refuses.
     fn bind(&self, interface: &Interface, remote: SocketAddr) -> io::Result<Bound>;
+
+    /// Makes what a new socket of the caller's, UDP or TCP, sends to `remote` leave through `interface`, for looking at a
+    /// network from below.
+    ///
+    /// # Errors
+    /// As [`Platform::bind`], and `Unsupported` where networks are not those of the machine.
+    fn tie(&self, _socket: &Socket, _interface: &Interface, _remote: SocketAddr) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 /// One network interface.

@@ -10,6 +10,7 @@ mod bicast;
 mod client;
 pub mod congestion;
 mod connection;
+pub(crate) mod gate;
 pub mod pacing;
 mod relay;
 mod session;

@@ -113,7 +113,7 @@ pub(super) struct Accepted {
     pub(super) welcome: Welcome,
     pub(super) control: ControlReader,
     /// Kept open: the relay may take its end for the client's going away.
-    _control_send: crate::transport::SendStream,
+    pub(super) control_send: crate::transport::SendStream,
 }
 
 /// The addresses of a relay, those of the first name first, each once.
@@ -161,7 +161,7 @@ pub(super) async fn say_hello(
         // A relay that refuses at once may stop reading before it has everything: its answer is what counts.
         let _ = send.write_all(&bytes).await;
         match control.next().await? {
-            ControlMessage::Welcome(welcome) => Ok(Accepted { welcome, control, _control_send: send }),
+            ControlMessage::Welcome(welcome) => Ok(Accepted { welcome, control, control_send: send }),
             ControlMessage::Refused(refused) => Err(SessionError::Refused(refused)),
             _ => Err(SessionError::Unexpected),
         }

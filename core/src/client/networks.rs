@@ -63,6 +63,15 @@ impl Networks {
         all.into_iter().filter(|interface| self.is_chosen(interface)).collect()
     }
 
+    /// Every network of the machine, and whether it would carry a path.
+    ///
+    /// # Errors
+    /// When the system does not tell.
+    pub(super) fn all(&self) -> std::io::Result<Vec<(Interface, bool)>> {
+        let all = self.platform.interfaces()?;
+        Ok(all.into_iter().map(|interface| (interface.clone(), self.is_chosen(&interface))).collect())
+    }
+
     /// The ways to the relay that there are now.
     ///
     /// # Errors

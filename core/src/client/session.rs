@@ -214,12 +214,15 @@ fn is_silent(connection: &Connection) -> bool {
     connection.stats().link.paths.iter().all(|path| path.state != PathState::Up)
 }
 
-/// An error with its causes in one line.
-fn chain(error: &dyn Error) -> String {
+/// An error with its causes in one line; some repeat theirs already.
+pub(super) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        let _ = write!(text, ": {error}");
+        let cause_text = error.to_string();
+        if !text.ends_with(&cause_text) {
+            let _ = write!(text, ": {cause_text}");
+        }
         cause = error.source();
     }
     text

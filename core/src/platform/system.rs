@@ -38,10 +38,6 @@ impl Platform for System {
     }
 
     fn bind(&self, interface: &Interface, remote: SocketAddr) -> io::Result<Bound> {
-        let source = interface.source(remote.ip()).ok_or_else(|| {
-            let family = if remote.is_ipv4() { "IPv4" } else { "IPv6" };
-            io::Error::new(io::ErrorKind::AddrNotAvailable, format!("{} has no {family} address", interface.name))
-        })?;
         let socket = Socket::new(Domain::for_address(remote), Type::DGRAM, Some(Protocol::UDP))?;
         if remote.is_ipv6() {
             socket.set_only_v6(true)?;
@@ -49,9 +45,17 @@ impl Platform for System {
         // Big buffers are an advantage, not a need.
         let _ = socket.set_recv_buffer_size(SOCKET_BUFFER);
         let _ = socket.set_send_buffer_size(SOCKET_BUFFER);
-        bind::to_interface(&socket, interface)?;
-        socket.bind(&SocketAddr::new(source, 0).into())?;
+        self.tie(&socket, interface, remote)?;
         Ok(Bound { socket: UdpPathSocket::new(socket.into())?, remote })
+    }
+
+    fn tie(&self, socket: &Socket, interface: &Interface, remote: SocketAddr) -> io::Result<()> {
+        let source = interface.source(remote.ip()).ok_or_else(|| {
+            let family = if remote.is_ipv4() { "IPv4" } else { "IPv6" };
+            io::Error::new(io::ErrorKind::AddrNotAvailable, format!("{} has no {family} address", interface.name))
+        })?;
+        bind::to_interface(socket, interface)?;
+        socket.bind(&SocketAddr::new(source, 0).into())
     }
 }
 

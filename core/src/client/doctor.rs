@@ -1,0 +1,252 @@
+//! What stands between this machine and its relay: facts that are looked for, and what they mean.
+//!
+//! [`examine`] looks at the machine (configuration, keychain, the listening ports, a running engine, the networks) and at
+//! every *way* to the relay, a network and an address of the relay that fit: it makes a session of its own over that way
+//! alone, with the pinned key checked and the token shown, sends a short burst and probes sizes. Where nothing answers it
+//! knocks, to tell a closed port from a network without UDP. A running engine is not disturbed.
+//!
+//! What comes out are [`Facts`]; [`judge`] makes [`Finding`]s of them, and is pure. The words are the surface's.
+
+mod knock;
+mod mapping;
+mod port;
+mod verdict;
+mod way;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tandem_proto::pairing::PairingLink;
+use tandem_proto::stats::Snapshot;
+use tandem_proto::wire::flow::Host;
+use tokio::net::lookup_host;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use super::control::{self, ControlError, Request};
+use super::networks::Networks;
+use crate::platform::{Interface, Platform};
+use crate::secrets::{Keychain, SecretStore as _};
+
+pub use knock::Knock;
+pub use mapping::Mapping;
+pub use port::PortState;
+pub use verdict::{Finding, Hint, Matter, Unused, Verdict, judge};
+pub use way::{Outcome, Reached, Way};
+
+/// How long a name may take to resolve.
+const LOOKUP_LIMIT: Duration = Duration::from_secs(5);
+/// The relay's addresses that are tried on each network; the first ones.
+const MAX_ADDRESSES: usize = 4;
+/// Ways that are examined at a time; more wait. Each is a session at the relay.
+const MAX_SESSIONS: usize = 8;
+
+/// What is to be examined.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The configuration file, if there is one, and what is wrong with it.
+    pub config: Option<Result<PathBuf, String>>,
+    /// The pairing, or why there is none.
+    pub link: Result<PairingLink, String>,
+    /// Where the client would listen.
+    pub listen: Vec<SocketAddr>,
+    /// Names of the interfaces to use; empty for every way to the internet.
+    pub interfaces: Vec<String>,
+    /// The running engine's control socket; `None` where there is no place for one.
+    pub control: Option<PathBuf>,
+    /// Also find out how long idle ways stay open, which takes a minute.
+    pub full: bool,
+}
+
+/// What was found.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    /// See [`Plan::config`].
+    pub config: Option<Result<PathBuf, String>>,
+    /// The relay's addresses as paired, or why there is no pairing.
+    pub link: Result<Vec<String>, String>,
+    /// Whether the keychain holds a pairing, or why it cannot be asked.
+    pub keychain: Result<bool, String>,
+    /// The running engine's snapshot, `None` if none runs, or why it does not answer.
+    pub engine: Result<Option<Box<Snapshot>>, String>,
+    /// Every address that the client would listen on.
+    pub listen: Vec<(SocketAddr, PortState)>,
+    /// Every network of the machine, and whether the client would use it; or why the system does not tell.
+    pub networks: Result<Vec<(Interface, bool)>, String>,
+    /// The networks that were asked for by name.
+    pub named: Vec<String>,
+    /// The relay's names and what they resolved to; addresses need no resolver.
+    pub names: Vec<Name>,
+    /// Every way that was examined.
+    pub ways: Vec<Way>,
+    /// This machine's clock, when all was done.
+    pub now: SystemTime,
+}
+
+/// One of the relay's names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Name {
+    /// As in the pairing link.
+    pub name: String,
+    /// Its addresses, or why there are none.
+    pub found: Result<Vec<SocketAddr>, String>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// What is being done, for someone who waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Looking at the machine.
+    Machine,
+    /// Resolving the relay's names.
+    Names,
+    /// Reaching the relay by so many ways.
+    Ways(usize),
+    /// Waiting in silence to see whether the ways stay open, for so long yet.
+    Silence(Duration),
+}
+
+/// Told of every step.
+pub type Progress = Arc<dyn Fn(Step) + Send + Sync>;
+
+/// Finds out everything that is planned.
+///
+/// # Cancel safety
+/// Dropping the future ends what is under way.
+pub async fn examine(plan: Plan, platform: Arc<dyn Platform>, progress: Progress) -> Facts {
+    progress(Step::Machine);
+    let keychain = tokio::task::spawn_blocking(|| Keychain::default().load());
+    let engine = match &plan.control {
+        Some(path) => ask(path).await,
+        None => Ok(None),
+    };
+    let mut listen = Vec::new();
+    for address in &plan.listen {
+        listen.push((*address, port::state(*address).await));
+    }
+    let networks = Networks::new(Arc::clone(&platform), plan.interfaces.clone());
+    let mut found = networks.all().map_err(|error| error.to_string());
+    if let Ok(found) = &mut found {
+        found.sort_by_key(|(interface, _)| interface.index);
+    }
+    let keychain = match keychain.await {
+        Ok(loaded) => loaded.map(|link| link.is_some()).map_err(|error| chain(&error)),
+        Err(_) => Err("asking it failed".to_owned()),
+    };
+    let (names, ways) = match &plan.link {
+        Ok(link) => examine_relay(link, &networks, platform, plan.full, progress).await,
+        Err(_) => (Vec::new(), Vec::new()),
+    };
+    let relays = |link: PairingLink| link.relays.iter().map(ToString::to_string).collect();
+    Facts {
+        config: plan.config,
+        link: plan.link.map(relays),
+        keychain,
+        engine,
+        listen,
+        networks: found,
+        named: plan.interfaces,
+        names,
+        ways,
+        now: SystemTime::now(),
+    }
+}
+
+/// The part of [`examine`] that leaves the machine: names, and every way over the networks with these names, or all that
+/// lead outside.
+pub async fn examine_ways(
+    link: &PairingLink,
+    interfaces: Vec<String>,
+    platform: Arc<dyn Platform>,
+    full: bool,
+    progress: Progress,
+) -> (Vec<Name>, Vec<Way>) {
+    let networks = Networks::new(Arc::clone(&platform), interfaces);
+    examine_relay(link, &networks, platform, full, progress).await
+}
+
+async fn examine_relay(
+    link: &PairingLink,
+    networks: &Networks,
+    platform: Arc<dyn Platform>,
+    full: bool,
+    progress: Progress,
+) -> (Vec<Name>, Vec<Way>) {
+    progress(Step::Names);
+    let (names, addresses) = look_up(link).await;
+    let mut planned = Vec::new();
+    let mut chosen = networks.chosen();
+    chosen.sort_by_key(|interface| interface.index);
+    for interface in chosen {
+        let fits = |address: &&SocketAddr| interface.source(address.ip()).is_some();
+        planned.extend(addresses.iter().filter(fits).take(MAX_ADDRESSES).map(|address| (interface.clone(), *address)));
+    }
+    progress(Step::Ways(planned.len()));
+    let (places, link) = (Arc::new(Semaphore::new(MAX_SESSIONS)), Arc::new(link.clone()));
+    let mut tasks = JoinSet::new();
+    for (index, (interface, remote)) in planned.into_iter().enumerate() {
+        let (places, link, platform) = (Arc::clone(&places), Arc::clone(&link), Arc::clone(&platform));
+        tasks.spawn(async move {
+            let _place = places.acquire_owned().await;
+            let way = way::examine(&link, &*platform, &interface, remote).await;
+            (index, interface, way)
+        });
+    }
+    let mut done = tasks.join_all().await;
+    done.sort_by_key(|(index, ..)| *index);
+    if full {
+        mapping::examine(&link, &platform, done.iter_mut().map(|(_, interface, way)| (&*interface, way)), progress)
+            .await;
+    }
+    (names, done.into_iter().map(|(.., way)| way).collect())
+}
+
+/// The relay's addresses, each once, and what became of its names.
+async fn look_up(link: &PairingLink) -> (Vec<Name>, Vec<SocketAddr>) {
+    let (mut names, mut addresses) = (Vec::new(), Vec::new());
+    for relay in &link.relays {
+        let name = match &relay.host {
+            Host::Ip(ip) => {
+                addresses.push(SocketAddr::new(*ip, relay.port));
+                continue;
+            }
+            Host::Name(name) => name,
+        };
+        let start = Instant::now();
+        let found = match timeout(LOOKUP_LIMIT, lookup_host((name.as_str(), relay.port))).await {
+            Ok(Ok(found)) => Ok(found.collect::<Vec<_>>()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err(format!("the resolver did not answer within {} s", LOOKUP_LIMIT.as_secs())),
+        };
+        addresses.extend(found.iter().flatten());
+        names.push(Name { name: name.clone(), found, took: start.elapsed() });
+    }
+    let mut seen = Vec::new();
+    addresses.retain(|address| {
+        let new = !seen.contains(address);
+        seen.push(*address);
+        new
+    });
+    (names, addresses)
+}
+
+async fn ask(path: &std::path::Path) -> Result<Option<Box<Snapshot>>, String> {
+    match control::ask(path, &Request::Status).await {
+        Ok(Some(snapshot)) => Ok(Some(Box::new(snapshot))),
+        Ok(None) => Err("it sent no snapshot: it is of another version".to_owned()),
+        Err(ControlError::NotRunning(_)) => Ok(None),
+        Err(error) => Err(chain(&error)),
+    }
+}
+
+/// An error with its causes in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    super::session::chain(error)
+}
+
+#[cfg(test)]
+mod tests;
