@@ -17,8 +17,13 @@ pub mod doctor;
 mod engine;
 mod handshake;
 mod maker;
+mod names;
+mod nat64;
 mod networks;
+mod race;
 mod session;
+mod wake;
+mod ways;
 
 pub use engine::{Engine, EngineConfig, EngineError, EngineHandle};
 

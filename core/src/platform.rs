@@ -1,4 +1,5 @@
-//! What the engine asks of the machine it runs on: which networks there are, when that changes, and a socket on one.
+//! What the engine asks of the machine it runs on: which networks there are, when that changes, a socket on one, what a
+//! name means there, and how long the machine has slept.
 //!
 //! [`System`] is the real machine; how a socket is tied to its interface is the business of one file per operating
 //! system, and the fallback keeps every host building. [`Scripted`] plays networks by script, for tests and the demo.
@@ -8,14 +9,17 @@
 mod scripted;
 mod system;
 
-pub use scripted::{Binder, Scripted};
+pub use scripted::{Binder, Resolver, Scripted};
 pub use system::System;
 
 use std::any::Any;
 use std::fmt;
+use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use socket2::Socket;
 use tokio::sync::watch;
@@ -50,7 +54,21 @@ pub trait Platform: Send + Sync + 'static {
     fn tie(&self, _socket: &Socket, _interface: &Interface, _remote: SocketAddr) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
+
+    /// Looks a name's addresses up: on an interface by the resolvers of its network, without one as the system does for
+    /// every program. To be called within a tokio runtime; the caller limits the time.
+    ///
+    /// # Errors
+    /// When the name has no address or no resolver answers; [`io::ErrorKind::Unsupported`] where the system cannot ask the
+    /// resolvers of one network.
+    fn resolve(&self, name: &str, interface: Option<&Interface>) -> Answer<Vec<IpAddr>>;
+
+    /// For how long in all the machine has been suspended since it started; zero where the system does not tell.
+    fn suspended(&self) -> Duration;
 }
+
+/// Something that takes a while to find out.
+pub type Answer<T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send>>;
 
 /// One network interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,10 +88,16 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// The address a socket towards `remote` would use; `None` without one of its family.
+    /// The address a socket towards `remote` would use; `None` without one of its family. IPv6 addresses of one's own site
+    /// (RFC 4193) are for remotes of that kind only, if there is a choice (RFC 6724, section 5, rule 6).
     pub fn source(&self, remote: IpAddr) -> Option<IpAddr> {
-        self.addresses.iter().copied().find(|address| address.is_ipv4() == remote.is_ipv4())
+        let of_family = || self.addresses.iter().copied().filter(|address| address.is_ipv4() == remote.is_ipv4());
+        of_family().find(|address| is_of_site(*address) == is_of_site(remote)).or_else(|| of_family().next())
     }
+}
+
+fn is_of_site(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.is_unique_local())
 }
 
 /// What kind of network an interface leads to.
@@ -127,5 +151,30 @@ impl Changes {
         if self.receiver.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_source_is_of_the_remotes_family_and_reach() {
+        let addresses = ["fd00::7", "2001:db8::7", "198.51.100.7"].map(|text| text.parse().unwrap()).to_vec();
+        let interface = Interface {
+            name: "wifi0".to_owned(),
+            index: 1,
+            kind: InterfaceKind::Wifi,
+            addresses,
+            up: true,
+            external: true,
+        };
+        let source = |remote: &str| interface.source(remote.parse().unwrap()).unwrap().to_string();
+        assert_eq!(source("192.0.2.1"), "198.51.100.7");
+        assert_eq!(source("2001:db8:9::1"), "2001:db8::7");
+        assert_eq!(source("fd00:9::1"), "fd00::7");
+        let only_site = Interface { addresses: vec!["fd00::7".parse().unwrap()], ..interface.clone() };
+        assert!(only_site.source("2001:db8:9::1".parse().unwrap()).is_some());
+        assert!(only_site.source("192.0.2.1".parse().unwrap()).is_none());
     }
 }

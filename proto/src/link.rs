@@ -17,6 +17,7 @@ mod halves;
 mod judge;
 mod replay;
 mod sent_log;
+mod signs;
 mod snapshot;
 
 use std::collections::VecDeque;
@@ -29,6 +30,7 @@ use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use replay::ReplayWindow;
 use sent_log::SentLog;
+pub use signs::PathSigns;
 pub use snapshot::LinkSnapshot;
 
 use crate::congestion::noise_floor::TrialClock;

@@ -69,6 +69,8 @@ pub(crate) struct Path {
     /// Until when the socket's last error keeps traffic away.
     pub(crate) failing_until: Option<Instant>,
     last_echo: Option<u32>,
+    /// Client: something came over it, which before there are keys is all that tells of it.
+    pub(crate) heard: bool,
 }
 
 impl Path {
@@ -87,6 +89,7 @@ impl Path {
             tries: 0,
             failing_until: None,
             last_echo: None,
+            heard: false,
         }
     }
 
@@ -136,6 +139,13 @@ impl Path {
         self.unanswered = None;
         // After a long silence the clock of the last echo is no measure for newer ones: it wraps.
         self.last_echo = None;
+    }
+
+    /// What is known of the path may no longer hold: it is asked for a sign of life in short intervals, as at first.
+    pub(crate) fn suspect(&mut self, problem: &str) {
+        self.go_down(problem);
+        self.tries = 0;
+        self.failing_until = None;
     }
 
     /// The socket failed to send.

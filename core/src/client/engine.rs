@@ -7,7 +7,7 @@ use std::time::Duration;
 use tandem_proto::congestion::Algorithm;
 use tandem_proto::mode::Mode;
 use tandem_proto::pairing::PairingLink;
-use tandem_proto::stats::{SessionState, Snapshot};
+use tandem_proto::stats::{PathState, PathStats, SessionState, Snapshot};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval};
@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::DEFAULT_LISTEN;
 use super::dial::SessionDial;
 use super::maker::Maker;
+use super::names::Names;
 use super::networks::Networks;
 use super::session::{Phase, Session};
 use crate::dial::Dial;
@@ -133,10 +134,12 @@ impl Engine {
             stop_requested: CancellationToken::new(),
         });
         let (stop_inbounds, stop_session) = (CancellationToken::new(), CancellationToken::new());
+        let names = Names::new(config.link.relays.clone(), Arc::clone(&platform));
         let networks = Networks::new(platform, config.interfaces.clone());
-        let watch = networks.watch();
-        let maker = Arc::new(Maker::new(config, networks, mode.subscribe()));
-        let session = Session { maker, watch, phase: phase_sender, mode: mode.subscribe(), stop: stop_session.clone() };
+        let machine = networks.subscribe();
+        let maker = Arc::new(Maker::new(config, networks, names, mode.subscribe()));
+        let session =
+            Session { maker, machine, phase: phase_sender, mode: mode.subscribe(), stop: stop_session.clone() };
         let session = tokio::spawn(session.run());
         let dial: Arc<dyn Dial> = Arc::new(SessionDial { phase });
         let mut inbounds = JoinSet::new();
@@ -212,7 +215,13 @@ impl EngineHandle {
                 snapshot.cwnd_bytes = stats.congestion.cwnd_bytes;
                 snapshot.up = stats.link.up;
                 snapshot.down = stats.link.down;
-                snapshot.paths = stats.link.paths;
+                snapshot.paths = one_per_network(stats.link.paths);
+                // With a relay that does not speak our headers no path ever comes up, and QUIC alone knows.
+                let came_up = *connected.connection.path_changes().borrow() > 0;
+                if came_up && snapshot.paths.iter().all(|path| path.state != PathState::Up) {
+                    snapshot.state = SessionState::Connecting;
+                    snapshot.problem = Some(nothing_answers(&snapshot.paths));
+                }
             }
         }
         snapshot
@@ -241,6 +250,30 @@ impl EngineHandle {
     fn publish(&self) {
         self.shared.snapshots.send_replace(self.snapshot());
     }
+}
+
+/// While several of the relay's addresses are tried on a network, the path that tells most: one that is up, else one that was.
+fn one_per_network(paths: Vec<PathStats>) -> Vec<PathStats> {
+    let rank = |path: &PathStats| match path.state {
+        PathState::Up => 0,
+        PathState::Down => 1,
+        PathState::Joining => 2,
+    };
+    let mut shown: Vec<PathStats> = Vec::with_capacity(paths.len());
+    for path in paths {
+        match shown.iter_mut().find(|other| other.interface == path.interface) {
+            Some(other) if rank(&path) < rank(other) => *other = path,
+            Some(_) => {}
+            None => shown.push(path),
+        }
+    }
+    shown
+}
+
+fn nothing_answers(paths: &[PathStats]) -> String {
+    let tell = |path: &PathStats| format!("{}: {}", path.interface, path.problem.as_deref().unwrap_or("no answer yet"));
+    let told: Vec<_> = paths.iter().map(tell).collect();
+    format!("the relay is silent on every network ({})", told.join("; "))
 }
 
 async fn bind(address: SocketAddr, service: Service) -> Result<Inbound, EngineError> {

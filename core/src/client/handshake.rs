@@ -1,23 +1,18 @@
 //! From a pairing link to a connection that the relay has accepted.
 //!
-//! Addresses are looked up, one path per network is opened, QUIC connects over them, and on the control stream the client
-//! says Hello and hears Welcome.
+//! Once QUIC has connected, the client says Hello on the control stream and hears Welcome; what can go wrong on the whole way
+//! to a session is [`SessionError`].
 
-use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tandem_proto::pairing::PairingLink;
 use tandem_proto::wire::flow::{
-    ControlMessage, DecodeError, FRAME_HEAD, Hello, Host, Refused, RefusedReason, Target, VersionRange, Welcome,
-    frame_length,
+    ControlMessage, DecodeError, FRAME_HEAD, Hello, Refused, RefusedReason, VersionRange, Welcome, frame_length,
 };
-use tokio::net::lookup_host;
 use tokio::time::timeout;
 
 use crate::transport::{ConnectError, Connection, ConnectionClosed, RecvStream, Stream};
 
-/// How long looking up the relay's name may take.
-const LOOKUP_LIMIT: Duration = Duration::from_secs(5);
 /// How long the relay may take to answer a Hello.
 const WELCOME_LIMIT: Duration = Duration::from_secs(10);
 
@@ -114,30 +109,6 @@ pub(super) struct Accepted {
     pub(super) control: ControlReader,
     /// Kept open: the relay may take its end for the client's going away.
     pub(super) control_send: crate::transport::SendStream,
-}
-
-/// The addresses of a relay, those of the first name first, each once.
-pub(super) async fn look_up(relays: &[Target]) -> Result<Vec<SocketAddr>, SessionError> {
-    let mut found = Vec::new();
-    let mut problems = Vec::new();
-    for relay in relays {
-        match &relay.host {
-            Host::Ip(ip) => found.push(SocketAddr::new(*ip, relay.port)),
-            Host::Name(name) => match timeout(LOOKUP_LIMIT, lookup_host((name.as_str(), relay.port))).await {
-                Ok(Ok(addresses)) => found.extend(addresses),
-                Ok(Err(error)) => problems.push(format!("{name}: {error}")),
-                Err(_) => problems.push(format!("{name}: no answer from the resolver")),
-            },
-        }
-    }
-    let mut seen = Vec::new();
-    found.retain(|address| {
-        !seen.contains(address) && {
-            seen.push(*address);
-            true
-        }
-    });
-    if found.is_empty() { Err(SessionError::Lookup(problems.join("; "))) } else { Ok(found) }
 }
 
 /// Says Hello and waits for the relay's Welcome.
@@ -251,12 +222,5 @@ mod tests {
         assert_eq!(clocks(1_000_060, UNIX_EPOCH + Duration::from_secs(1_000_000)), "");
         let text = clocks(1_000_600, UNIX_EPOCH + Duration::from_secs(1_000_000));
         assert_eq!(text, " (this device's clock is 10 minutes behind the relay's)");
-    }
-
-    #[tokio::test]
-    async fn addresses_need_no_resolver_and_come_once_each() {
-        let relays = ["192.0.2.1:1", "[2001:db8::1]:2", "192.0.2.1:1"].map(|text| text.parse().unwrap());
-        let found = look_up(&relays).await.unwrap();
-        assert_eq!(found, ["192.0.2.1:1", "[2001:db8::1]:2"].map(|text| text.parse().unwrap()));
     }
 }

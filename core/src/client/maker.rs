@@ -1,41 +1,51 @@
-//! Makes sessions: looks the relay up, opens a path on every network, connects and says Hello.
+//! Makes sessions: looks the relay up, opens paths on every network, connects and says Hello.
 
-use std::error::Error;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use parking_lot::Mutex;
 use tandem_proto::mode::Mode;
+use tandem_proto::stats::PathState;
 use tandem_proto::wire::flow::ControlMessage;
 use tokio::sync::watch;
+use tokio::time::{Duration, Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::engine::EngineConfig;
 use super::handshake::{self, Accepted, SessionError};
-use super::networks::{Networks, Way};
-use crate::transport::{Client, ConnectConfig, Connection, PathId};
+use super::names::Names;
+use super::networks::Networks;
+use super::ways::{Ways, wait};
+use crate::platform::Interface;
+use crate::transport::{Client, ConnectConfig, ConnectError, Connecting, Connection, PathId};
+
+/// An attempt to connect that has heard nothing for so long is given up for a new one, whose first datagrams follow each
+/// other sooner than those of an old one: QUIC doubles its wait each time.
+const FIRST_ANSWER: Duration = Duration::from_secs(3);
+/// But one in so many attempts waits as long as QUIC does, for a relay very far away.
+const PATIENT_ATTEMPTS: usize = 4;
 
 /// What it takes to make a session.
 pub(super) struct Maker {
     pub(super) config: EngineConfig,
     pub(super) networks: Networks,
+    pub(super) names: Names,
     pub(super) mode: watch::Receiver<Mode>,
-    /// The relay's addresses when they were last known.
-    remotes: Mutex<Vec<SocketAddr>>,
+    /// By network, the relay's address that was last reached there.
+    reached: Mutex<BTreeMap<String, SocketAddr>>,
 }
 
 /// A session that the relay has accepted.
 pub(super) struct Established {
     pub(super) connection: Connection,
-    pub(super) paths: LivePaths,
-    /// The attempt that it came of, which tells where among the relay's addresses it started.
-    pub(super) attempt: usize,
+    pub(super) ways: Ways,
     /// Ends when the relay's side of the control stream does.
     pub(super) notices: AbortOnDropHandle<SessionError>,
 }
 
 impl Maker {
-    pub(super) fn new(config: EngineConfig, networks: Networks, mode: watch::Receiver<Mode>) -> Self {
-        Self { config, networks, mode, remotes: Mutex::default() }
+    pub(super) fn new(config: EngineConfig, networks: Networks, names: Names, mode: watch::Receiver<Mode>) -> Self {
+        Self { config, networks, names, mode, reached: Mutex::default() }
     }
 
     /// Makes a session. A later attempt starts at a later of the relay's addresses.
@@ -43,53 +53,112 @@ impl Maker {
     /// # Cancel safety
     /// Dropping the future gives the attempt up.
     pub(super) async fn establish(&self, attempt: usize) -> Result<Established, SessionError> {
-        let remotes = self.look_up().await?;
-        let mut ways = Vec::new();
-        let mut paths = Vec::new();
-        let mut problems = Vec::new();
-        for way in self.networks.ways(&remotes, attempt)? {
-            match self.networks.open(&way) {
-                Ok(path) => {
-                    ways.push(way);
-                    paths.push(path);
-                }
-                Err(error) => problems.push(format!("{}: {error}", way.interface.name)),
-            }
-        }
-        if paths.is_empty() {
-            return Err(SessionError::NoNetwork(problems.join("; ")));
-        }
+        self.look_up();
         let EngineConfig { link, congestion, seed, .. } = &self.config;
         let mode = *self.mode.borrow();
         let config = ConnectConfig { pins: link.pins.clone(), congestion: *congestion, mode, seed: *seed };
-        let connection = Client::connect(config, paths).await?;
-        let accepted = handshake::say_hello(&connection, link, *congestion).await?;
+        let mut ways = Ways::new(attempt);
+        let mut connecting = Client::begin(config);
+        self.find_ways(&mut ways, &mut connecting).await?;
+        let connection = self.connect(&mut ways, &mut connecting).await?;
+        ways.join(self, &connection).await;
+        let hello = handshake::say_hello(&connection, link, *congestion);
+        let accepted = tokio::select! {
+            biased;
+            accepted = hello => accepted?,
+            never = ways.keep(self, &connection) => match never {},
+        };
         tracing::info!(relay_version = accepted.welcome.relay, "session up");
-        let paths = LivePaths::of(&connection, ways);
         let notices = AbortOnDropHandle::new(tokio::spawn(read_notices(accepted)));
-        Ok(Established { connection, paths, attempt, notices })
+        Ok(Established { connection, ways, notices })
     }
 
-    /// Makes the paths of a live session those that the networks ask for.
-    pub(super) fn follow(&self, session: &mut Established) {
-        let remotes = self.remotes.lock().clone();
-        session.paths.follow(&self.networks, &remotes, &session.connection);
+    /// Looks the relay's names up anew, on the networks that there are.
+    pub(super) fn look_up(&self) {
+        self.names.refresh(&self.networks.chosen());
     }
 
-    async fn look_up(&self) -> Result<Vec<SocketAddr>, SessionError> {
-        match handshake::look_up(&self.config.link.relays).await {
-            Ok(remotes) => {
-                self.remotes.lock().clone_from(&remotes);
-                Ok(remotes)
+    /// The networks to use, each with the relay's addresses in the order in which they are to be tried: those at which this
+    /// session has been `heard`, the one last reached from there, and the others.
+    pub(super) fn wanted(&self, attempt: usize, heard: &[SocketAddr]) -> Vec<(Interface, Vec<SocketAddr>)> {
+        let reached = self.reached.lock();
+        let with_addresses = |interface: Interface| {
+            let mut others = self.names.addresses(&interface);
+            others.retain(|address| interface.source(address.ip()).is_some());
+            if let Some(at) = reached.get(&interface.name).and_then(|last| others.iter().position(|a| a == last)) {
+                others[..=at].rotate_right(1);
             }
-            Err(error) => {
-                // A resolver that fails now and then should not keep a known relay out of reach.
-                let known = self.remotes.lock().clone();
-                if known.is_empty() {
-                    return Err(error);
+            let first = attempt % others.len().max(1);
+            others.rotate_left(first);
+            let mut addresses = heard.to_vec();
+            addresses.extend(others.into_iter().filter(|address| !heard.contains(address)));
+            (interface, addresses)
+        };
+        self.networks.chosen().into_iter().map(with_addresses).collect()
+    }
+
+    /// Notes where the relay is reached.
+    pub(super) fn remember<'a>(&self, paths: impl Iterator<Item = (PathId, &'a str, SocketAddr, PathState)>) {
+        let mut reached = self.reached.lock();
+        for (_, network, remote, state) in paths {
+            if state == PathState::Up && reached.get(network) != Some(&remote) {
+                reached.insert(network.to_owned(), remote);
+            }
+        }
+    }
+
+    /// Waits for the first addresses, and opens paths to them.
+    async fn find_ways(&self, ways: &mut Ways, connecting: &mut Connecting) -> Result<(), SessionError> {
+        let mut names = self.names.subscribe();
+        loop {
+            names.mark_unchanged();
+            ways.look(self);
+            ways.advance(self, connecting);
+            if !ways.is_empty() {
+                return Ok(());
+            }
+            let chosen = self.networks.chosen();
+            let known = chosen.iter().any(|network| !self.names.addresses(network).is_empty());
+            match self.names.failure() {
+                Some(failure) if !known && !chosen.is_empty() => return Err(failure),
+                Some(_) => return Err(ways.nothing(self)),
+                None if chosen.is_empty() => return Err(ways.nothing(self)),
+                None => {
+                    // The sender lives as long as this.
+                    let _ = names.changed().await;
                 }
-                tracing::debug!(error = &error as &dyn Error, "using the addresses known before");
-                Ok(known)
+            }
+        }
+    }
+
+    /// Connects over whatever networks and addresses there are and come up meanwhile.
+    async fn connect(&self, ways: &mut Ways, connecting: &mut Connecting) -> Result<Connection, SessionError> {
+        let give_up = Instant::now() + FIRST_ANSWER;
+        let patient = ways.attempt % PATIENT_ATTEMPTS == PATIENT_ATTEMPTS - 1;
+        let mut names = self.names.subscribe();
+        let mut machine = self.networks.subscribe();
+        machine.mark_unchanged();
+        loop {
+            ways.look(self);
+            let next = ways.advance(self, connecting);
+            let given_up = !patient && !ways.is_heard();
+            let news = async {
+                tokio::select! {
+                    biased;
+                    _ = names.changed() => {}
+                    _ = machine.changed() => {}
+                }
+            };
+            tokio::select! {
+                biased;
+                connection = connecting.established() => return Ok(connection?),
+                () = wait(next, news) => {}
+                () = sleep_until(give_up), if given_up => {
+                    ways.advance(self, connecting);
+                    if !ways.is_heard() {
+                        return Err(ConnectError::Timeout.into());
+                    }
+                }
             }
         }
     }
@@ -104,65 +173,5 @@ async fn read_notices(mut accepted: Accepted) -> SessionError {
             Ok(_) => return SessionError::Unexpected,
             Err(error) => return error,
         }
-    }
-}
-
-/// The paths of a live session and the ways they were opened for.
-pub(super) struct LivePaths {
-    paths: Vec<(PathId, Way)>,
-    /// The relay's addresses that the session began at: the relay was heard there, perhaps nowhere else.
-    began_at: Vec<SocketAddr>,
-}
-
-impl LivePaths {
-    /// The paths with which a session began; the transport may have taken fewer than it was given.
-    fn of(connection: &Connection, ways: Vec<Way>) -> Self {
-        let live = connection.stats().link.paths;
-        let began_at = ways.iter().map(|way| way.remote).collect();
-        let numbered = |way: Way| {
-            let path = live.iter().find(|path| path.interface == way.interface.name)?;
-            Some((PathId(path.id), way))
-        };
-        Self { paths: ways.into_iter().filter_map(numbered).collect(), began_at }
-    }
-
-    /// Makes the paths those that the networks ask for.
-    fn follow(&mut self, networks: &Networks, remotes: &[SocketAddr], connection: &Connection) {
-        let remotes = [&self.began_at, remotes].concat();
-        // With no network at all the old paths stay: one of them may come back as it was.
-        let Ok(wanted) = networks.ways(&remotes, 0) else {
-            return;
-        };
-        let same_network = |way: &Way, wanted: &Way| way.interface.name == wanted.interface.name;
-        for way in &wanted {
-            // A way that exists stays as it is, whichever of the relay's addresses it leads to.
-            if self.paths.iter().any(|(_, live)| live.is_same(&Way { remote: live.remote, ..way.clone() })) {
-                continue;
-            }
-            match networks.open(way) {
-                Ok(path) => {
-                    let Some(id) = connection.add_path(path) else {
-                        tracing::debug!(interface = way.interface.name, "no more paths fit into the session");
-                        continue;
-                    };
-                    tracing::info!(%id, interface = way.interface.name, "path added");
-                    self.drop_where(connection, |live| same_network(live, way));
-                    self.paths.push((id, way.clone()));
-                }
-                Err(error) => tracing::debug!(interface = way.interface.name, %error, "no socket on this network"),
-            }
-        }
-        self.drop_where(connection, |live| !wanted.iter().any(|way| same_network(live, way)));
-    }
-
-    fn drop_where(&mut self, connection: &Connection, gone: impl Fn(&Way) -> bool) {
-        self.paths.retain(|(id, way)| {
-            let gone = gone(way);
-            if gone {
-                tracing::info!(%id, interface = way.interface.name, "path removed");
-                connection.remove_path(*id);
-            }
-            !gone
-        });
     }
 }

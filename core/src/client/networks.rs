@@ -1,69 +1,64 @@
-//! Which networks carry paths, and when that has changed.
+//! The machine's networks: which of them carry paths, when that changes, and when the machine wakes from a sleep.
 //!
-//! Without names from the user these are all that lead outside; with names, exactly the named ones. Each gets one path, to
-//! the first of the relay's addresses that it has an address of the same family for; a later try of the same session
-//! starts at a later address.
+//! Without names from the user these are all that lead outside; with names, exactly the named ones. One task looks at the
+//! machine; everyone else sees what it saw last.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::handshake::SessionError;
+use super::race::Way;
+use super::wake::{self, Sleeper};
 use crate::platform::{Changes, Interface, Platform};
 use crate::transport::PathSpec;
 
 /// Changes come in bursts (address, route, state); they are looked at once they have calmed down.
 const CALM: Duration = Duration::from_millis(200);
-/// How often to look where changes cannot be watched, and for a network whose socket could not be opened.
+/// How often to look though no change was told of.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// The machine's networks, as far as the session may use them.
 pub(super) struct Networks {
     platform: Arc<dyn Platform>,
     names: Vec<String>,
+    machine: watch::Receiver<Machine>,
+    _watching: AbortOnDropHandle<()>,
 }
 
-/// Tells when it is time to look at the networks again.
-pub(super) struct Watch {
-    changes: Option<Changes>,
-    look_at: Instant,
-}
-
-/// A network and the relay's address that its path leads to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Way {
-    pub(super) interface: Interface,
-    pub(super) remote: SocketAddr,
-}
-
-impl Way {
-    /// Whether a path on `self` may stay when the networks ask for `other`.
-    pub(super) fn is_same(&self, other: &Way) -> bool {
-        let key = |way: &Way| (way.interface.index, way.interface.source(way.remote.ip()));
-        key(self) == key(other) && self.interface.name == other.interface.name
-    }
+/// What was last seen of the machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Machine {
+    interfaces: Vec<Interface>,
+    /// Why the system does not tell of interfaces.
+    problem: Option<String>,
+    /// How often it woke from a sleep.
+    pub(super) wakes: u64,
 }
 
 impl Networks {
+    /// Begins to watch; to be called within a runtime.
     pub(super) fn new(platform: Arc<dyn Platform>, names: Vec<String>) -> Self {
-        Self { platform, names }
+        let (sender, machine) = watch::channel(Machine::look(&*platform, 0));
+        let watching = AbortOnDropHandle::new(tokio::spawn(watch(Arc::clone(&platform), sender)));
+        Self { platform, names, machine, _watching: watching }
     }
 
-    pub(super) fn watch(&self) -> Watch {
-        let changes = self.platform.watch();
-        let changes = changes.inspect_err(|error| tracing::warn!(%error, "networks cannot be watched")).ok();
-        Watch { changes, look_at: Instant::now() + LOOK_AGAIN }
+    /// Tells of changes.
+    pub(super) fn subscribe(&self) -> watch::Receiver<Machine> {
+        self.machine.clone()
     }
 
-    /// The interfaces that would carry paths now; empty also if the system does not tell.
+    /// The interfaces that carry paths now; empty also if the system does not tell.
     pub(super) fn chosen(&self) -> Vec<Interface> {
-        let all = self.platform.interfaces().unwrap_or_default();
-        all.into_iter().filter(|interface| self.is_chosen(interface)).collect()
+        let machine = self.machine.borrow();
+        machine.interfaces.iter().filter(|interface| self.is_chosen(interface)).cloned().collect()
     }
 
-    /// Every network of the machine, and whether it would carry a path.
+    /// Every network of the machine, and whether it carries a path.
     ///
     /// # Errors
     /// When the system does not tell.
@@ -72,15 +67,11 @@ impl Networks {
         Ok(all.into_iter().map(|interface| (interface.clone(), self.is_chosen(&interface))).collect())
     }
 
-    /// The ways to the relay that there are now.
-    ///
-    /// # Errors
-    /// [`SessionError::NoNetwork`] if there is none.
-    pub(super) fn ways(&self, remotes: &[SocketAddr], attempt: usize) -> Result<Vec<Way>, SessionError> {
-        let all = self.platform.interfaces().map_err(|error| SessionError::NoNetwork(error.to_string()))?;
-        let chosen: Vec<_> = all.iter().filter(|interface| self.is_chosen(interface)).collect();
-        let ways: Vec<_> = chosen.iter().filter_map(|interface| way(interface, remotes, attempt)).collect();
-        if ways.is_empty() { Err(SessionError::NoNetwork(self.reason(&all, &chosen))) } else { Ok(ways) }
+    /// Why none of the interfaces is of use.
+    pub(super) fn nothing(&self) -> SessionError {
+        let machine = self.machine.borrow();
+        let chosen: Vec<_> = machine.interfaces.iter().filter(|interface| self.is_chosen(interface)).collect();
+        SessionError::NoNetwork(machine.problem.clone().unwrap_or_else(|| self.reason(&machine.interfaces, &chosen)))
     }
 
     /// Opens the socket of a way.
@@ -109,28 +100,57 @@ impl Networks {
     }
 }
 
-impl Watch {
-    /// Resolves when the networks may have changed.
-    ///
-    /// # Cancel safety
-    /// A change that was seen in the last moments before the drop may go unreported.
-    pub(super) async fn changed(&mut self) {
-        match &mut self.changes {
-            Some(changes) => tokio::select! {
-                biased;
-                () = changes.changed() => sleep(CALM).await,
-                () = sleep_until(self.look_at) => {}
-            },
-            None => sleep_until(self.look_at).await,
+impl Machine {
+    fn look(platform: &dyn Platform, wakes: u64) -> Self {
+        match platform.interfaces() {
+            Ok(interfaces) => Self { interfaces, problem: None, wakes },
+            Err(error) => Self { interfaces: Vec::new(), problem: Some(error.to_string()), wakes },
         }
-        self.look_at = Instant::now() + LOOK_AGAIN;
     }
 }
 
-fn way(interface: &Interface, remotes: &[SocketAddr], attempt: usize) -> Option<Way> {
-    let fitting: Vec<_> = remotes.iter().filter(|remote| interface.source(remote.ip()).is_some()).collect();
-    let remote = **fitting.get(attempt % fitting.len().max(1))?;
-    Some(Way { interface: interface.clone(), remote })
+/// Looks at the machine whenever it may have changed, until nobody listens.
+async fn watch(platform: Arc<dyn Platform>, sender: watch::Sender<Machine>) {
+    let mut changes = platform.watch().inspect_err(|error| tracing::warn!(%error, "networks cannot be watched")).ok();
+    let mut sleeper = Sleeper::new(platform.suspended(), Instant::now());
+    let mut look_at = Instant::now() + LOOK_AGAIN;
+    let mut wakes = 0;
+    loop {
+        let next_second = Instant::now() + wake::LOOK;
+        tokio::select! {
+            biased;
+            () = changed(&mut changes) => {
+                sleep(CALM).await;
+                look_at = Instant::now();
+            }
+            () = sleep_until(look_at.min(next_second)) => {}
+        }
+        let now = Instant::now();
+        if let Some(slept) = sleeper.look(platform.suspended(), now) {
+            tracing::info!(slept_s = slept.as_secs(), "awake again");
+            wakes += 1;
+            look_at = now;
+        }
+        if now >= look_at {
+            look_at = now + LOOK_AGAIN;
+            let seen = Machine::look(&*platform, wakes);
+            sender.send_if_modified(|known| {
+                let news = *known != seen;
+                *known = seen;
+                news
+            });
+        }
+        if sender.is_closed() {
+            return;
+        }
+    }
+}
+
+async fn changed(changes: &mut Option<Changes>) {
+    match changes {
+        Some(changes) => changes.changed().await,
+        None => std::future::pending().await,
+    }
 }
 
 #[cfg(test)]
@@ -146,23 +166,17 @@ mod tests {
         Interface { name: name.to_owned(), index: 1, kind: InterfaceKind::Other, addresses, up: true, external }
     }
 
-    fn networks(interfaces: Vec<Interface>, names: &[&str]) -> Networks {
+    fn scripted(interfaces: Vec<Interface>) -> Scripted {
         let no_socket = |_| Err::<Bound, _>(io::Error::from(io::ErrorKind::Unsupported));
-        let scripted = interfaces.into_iter().map(|interface| (interface, Arc::new(no_socket) as _)).collect();
-        Networks::new(Arc::new(Scripted::new(scripted)), names.iter().map(|name| (*name).to_owned()).collect())
+        Scripted::new(interfaces.into_iter().map(|interface| (interface, Arc::new(no_socket) as _)).collect())
     }
 
-    fn remotes() -> Vec<SocketAddr> {
-        ["[2001:db8::1]:4433", "192.0.2.1:4433", "192.0.2.2:4433"].map(|text| text.parse().unwrap()).to_vec()
+    fn networks(interfaces: Vec<Interface>, names: &[&str]) -> Networks {
+        Networks::new(Arc::new(scripted(interfaces)), names.iter().map(|name| (*name).to_owned()).collect())
     }
 
-    fn used(networks: &Networks, attempt: usize) -> Vec<(String, String)> {
-        let ways = networks.ways(&remotes(), attempt).unwrap();
-        ways.into_iter().map(|way| (way.interface.name, way.remote.to_string())).collect()
-    }
-
-    fn pair(name: &str, remote: &str) -> (String, String) {
-        (name.to_owned(), remote.to_owned())
+    fn chosen(networks: &Networks) -> Vec<String> {
+        networks.chosen().into_iter().map(|interface| interface.name).collect()
     }
 
     #[tokio::test]
@@ -172,41 +186,49 @@ mod tests {
             interface("wifi0", "198.51.100.7", true),
             interface("cell0", "2001:db8:1::7", true),
         ];
-        let networks = networks(all, &[]);
-        let expected = [pair("wifi0", "192.0.2.1:4433"), pair("cell0", "[2001:db8::1]:4433")];
-        assert_eq!(used(&networks, 0), expected);
-    }
-
-    #[tokio::test]
-    async fn a_later_try_uses_a_later_address() {
-        let networks = networks(vec![interface("wifi0", "198.51.100.7", true)], &[]);
-        assert_eq!(used(&networks, 1), [pair("wifi0", "192.0.2.2:4433")]);
-        assert_eq!(used(&networks, 2), [pair("wifi0", "192.0.2.1:4433")]);
+        assert_eq!(chosen(&networks(all, &[])), ["wifi0", "cell0"]);
     }
 
     #[tokio::test]
     async fn named_networks_are_used_and_no_others() {
         let all = vec![interface("lo", "127.0.0.1", false), interface("wifi0", "198.51.100.7", true)];
-        assert_eq!(used(&networks(all.clone(), &["lo"]), 0), [pair("lo", "192.0.2.1:4433")]);
-        let error = networks(all, &["wlan9"]).ways(&remotes(), 0).unwrap_err().to_string();
+        assert_eq!(chosen(&networks(all.clone(), &["lo"])), ["lo"]);
+        let error = networks(all, &["wlan9"]).nothing().to_string();
         assert!(error.contains("wlan9 is not there or down; up are: lo, wifi0"), "{error}");
     }
 
     #[tokio::test]
     async fn a_machine_without_a_way_outside_is_told_what_it_could_use() {
-        let error = networks(vec![interface("lo", "127.0.0.1", false)], &[]).ways(&remotes(), 0).unwrap_err();
+        let error = networks(vec![interface("lo", "127.0.0.1", false)], &[]).nothing();
         assert!(error.to_string().contains("name one to use it anyway, up are: lo"), "{error}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_change_is_reported_once_it_has_calmed_down() {
-        let scripted = Scripted::new(Vec::new());
-        let mut watch = Networks::new(Arc::new(scripted.clone()), Vec::new()).watch();
+    async fn a_change_is_reported_once_it_has_calmed_down_and_nothing_new_not_at_all() {
+        let platform = scripted(Vec::new());
+        let networks = Networks::new(Arc::new(platform.clone()), Vec::new());
+        let mut machine = networks.subscribe();
+        tokio::task::yield_now().await;
         let start = Instant::now();
-        scripted.set(Vec::new());
-        watch.changed().await;
+        let no_socket = |_| Err::<Bound, _>(io::Error::from(io::ErrorKind::Unsupported));
+        platform.set(vec![(interface("wifi0", "198.51.100.7", true), Arc::new(no_socket))]);
+        machine.changed().await.unwrap();
         assert_eq!(start.elapsed(), CALM);
-        watch.changed().await;
-        assert_eq!(start.elapsed(), CALM + LOOK_AGAIN);
+        let nothing = tokio::time::timeout(4 * LOOK_AGAIN, machine.changed()).await;
+        assert!(nothing.is_err());
+    }
+
+    /// SLEEP-1
+    #[tokio::test(start_paused = true)]
+    async fn a_sleep_is_reported_within_a_second() {
+        let platform = scripted(Vec::new());
+        let networks = Networks::new(Arc::new(platform.clone()), Vec::new());
+        let mut machine = networks.subscribe();
+        // The watching task begins.
+        tokio::task::yield_now().await;
+        platform.suspend(Duration::from_secs(180));
+        let start = Instant::now();
+        machine.wait_for(|machine| machine.wakes == 1).await.unwrap();
+        assert!(start.elapsed() <= wake::LOOK, "{:?}", start.elapsed());
     }
 }

@@ -3,9 +3,9 @@
 //! What others may know of it is its [`Phase`]. A relay that says no to this client ends the trying; everything else is
 //! tried again, at once when the networks change, else after a growing wait.
 //!
-//! A session without a path that answers may be cut off for a while, its relay may be out of reach at the address in use or
-//! from a new network, or may have forgotten it in a restart. So while it is silent another one is tried; whichever comes
-//! first, a sign of life or a new session, decides.
+//! A session without a path that answers may be cut off for a while, its relay may be out of reach, or may have forgotten it
+//! in a restart or while this machine slept. So while it is silent another one is tried; whichever comes first, a sign of
+//! life or a new session, decides.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -21,18 +21,22 @@ use tokio_util::sync::CancellationToken;
 use super::backoff::Backoff;
 use super::handshake::{self, SessionError};
 use super::maker::{Established, Maker};
-use super::networks::Watch;
-use crate::transport::Connection;
+use super::networks::Machine;
+use super::ways::wait;
+use crate::transport::{ConnectError, Connection};
 
 /// A session that lived this long was a success: the next try comes soon.
 const SUCCESS: Duration = Duration::from_secs(10);
 /// The relay is told of a stop by a datagram that must leave before the process does.
 const LAST_WORDS: Duration = Duration::from_millis(100);
-/// How often a session is checked for silence.
-const CHECK_INTERVAL: Duration = Duration::from_millis(500);
-/// Checks in a row that must find no path up before another session is tried. A path is down only after it has itself been
-/// silent for a while; one on a new network that is still joining after this time may do so for ever.
-const SILENT_CHECKS: u32 = 3;
+/// For how long no path may be up before another session is tried. A path is down only after it has itself been silent for
+/// a while; one on a new network that is still joining after this time may do so for ever.
+const SILENCE: Duration = Duration::from_millis(1500);
+/// The same after a sleep, in which the relay may well have forgotten the session: a path answers in one round trip.
+const SILENCE_AWAKE: Duration = Duration::from_millis(500);
+/// How long the next attempt waits at most when the relay was not heard at all: trying again costs nobody much, and a network
+/// that begins to work should be used within seconds.
+const SILENT_WAIT: Duration = Duration::from_secs(4);
 
 /// Where the session stands.
 #[derive(Clone)]
@@ -55,7 +59,7 @@ pub(super) struct Connected {
 /// What the session's task works with.
 pub(super) struct Session {
     pub(super) maker: Arc<Maker>,
-    pub(super) watch: Watch,
+    pub(super) machine: watch::Receiver<Machine>,
     pub(super) phase: watch::Sender<Phase>,
     pub(super) mode: watch::Receiver<Mode>,
     pub(super) stop: CancellationToken,
@@ -103,24 +107,29 @@ impl Session {
             if started.elapsed() >= SUCCESS {
                 backoff.reset();
             }
-            let wait = backoff.next();
-            tracing::warn!(problem, again_in_ms = wait.as_millis() as u64, "no session");
+            let mut pause = backoff.next();
+            if matches!(error, SessionError::Connect(ConnectError::Timeout)) {
+                pause = pause.min(SILENT_WAIT);
+            }
+            tracing::warn!(problem, again_in_ms = pause.as_millis() as u64, "no session");
             self.phase.send_replace(Phase::Connecting { problem: Some(problem) });
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                () = self.watch.changed() => backoff.reset(),
-                () = sleep(wait) => {}
+                Ok(()) = self.machine.changed() => backoff.reset(),
+                () = sleep(pause) => {}
             }
         }
         self.phase.send_replace(Phase::Ended { problem: None });
     }
 
-    /// Resolves when the networks are no longer those of the call.
+    /// Resolves when the networks are no longer those of the call, or the machine has slept.
     async fn other_networks(&mut self) {
+        let wakes = self.machine.borrow_and_update().wakes;
         let before = self.maker.networks.chosen();
-        while self.maker.networks.chosen() == before {
-            self.watch.changed().await;
+        while self.maker.networks.chosen() == before && self.machine.borrow().wakes == wakes {
+            // The sender lives as long as the networks.
+            let _ = self.machine.changed().await;
         }
     }
 
@@ -158,21 +167,30 @@ impl Session {
     async fn live(&mut self, session: &mut Established) -> Ended {
         // Taken anew: the mode may have changed while the session was being made.
         session.connection.set_mode(*self.mode.borrow_and_update());
-        let connection = session.connection.clone();
+        let Established { connection, ways, notices } = session;
         let maker = Arc::clone(&self.maker);
-        let mut replacement = std::pin::pin!(replace_silent(&maker, &connection, session.attempt));
+        let mut replacement = std::pin::pin!(replace_silent(&maker, connection, ways.attempt));
+        let mut wakes = self.machine.borrow_and_update().wakes;
         loop {
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return Ended::Stopped,
                 closed = connection.closed() => return Ended::Lost(handshake::closed_error(closed)),
-                ended = &mut session.notices => {
+                ended = &mut *notices => {
                     let error = ended.unwrap_or(SessionError::ControlEnded);
-                    return Ended::Lost(handshake::better_reason(error, &connection).await);
+                    return Ended::Lost(handshake::better_reason(error, connection).await);
                 }
                 new = &mut replacement => return Ended::Replaced(new),
                 Ok(()) = self.mode.changed() => connection.set_mode(*self.mode.borrow_and_update()),
-                () = self.watch.changed() => maker.follow(session),
+                Ok(()) = self.machine.changed() => {
+                    let woken = self.machine.borrow_and_update().wakes != wakes;
+                    wakes = self.machine.borrow().wakes;
+                    maker.look_up();
+                    if woken {
+                        connection.suspect_paths("not heard since this device slept");
+                    }
+                }
+                never = ways.keep(&maker, connection) => match never {},
             }
         }
     }
@@ -181,37 +199,53 @@ impl Session {
 /// Makes another session once this one has fallen silent; resolves when there is one, never while this one lives.
 async fn replace_silent(maker: &Maker, connection: &Connection, attempt: usize) -> Established {
     // At first no path may be up yet, but all that there is has just been heard.
-    while is_silent(connection) {
-        sleep(CHECK_INTERVAL).await;
-    }
-    // The address of this session is the one that has fallen silent; the relay may have another.
+    sign_of_life(connection).await;
     let mut attempt = attempt + 1;
     loop {
-        let mut silent = 0;
-        while silent < SILENT_CHECKS {
-            sleep(CHECK_INTERVAL).await;
-            silent = if is_silent(connection) { silent + 1 } else { 0 };
-        }
+        silence(maker, connection).await;
         tracing::debug!(attempt, "no path answers: trying another session");
-        let sign_of_life = async {
-            while is_silent(connection) {
-                sleep(CHECK_INTERVAL).await;
-            }
-        };
         tokio::select! {
             biased;
             established = maker.establish(attempt) => match established {
                 Ok(established) => return established,
                 Err(error) => tracing::debug!(error = &error as &dyn Error, "no other session either"),
             },
-            () = sign_of_life => {}
+            () = sign_of_life(connection) => {}
         }
         attempt += 1;
     }
 }
 
-fn is_silent(connection: &Connection) -> bool {
-    connection.stats().link.paths.iter().all(|path| path.state != PathState::Up)
+/// Resolves once a path is up.
+async fn sign_of_life(connection: &Connection) {
+    let mut changes = connection.path_changes();
+    while connection.signs().iter().all(|path| path.state != PathState::Up) {
+        if changes.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Resolves once no path has been up for a while.
+async fn silence(maker: &Maker, connection: &Connection) {
+    let machine = maker.networks.subscribe();
+    let mut changes = connection.path_changes();
+    loop {
+        let wakes = machine.borrow().wakes;
+        while connection.signs().iter().any(|path| path.state == PathState::Up) {
+            if changes.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+        let limit = if machine.borrow().wakes == wakes { SILENCE } else { SILENCE_AWAKE };
+        let silent = Instant::now();
+        while silent.elapsed() < limit && connection.signs().iter().all(|path| path.state != PathState::Up) {
+            wait(Some(silent + limit), changes.changed()).await;
+        }
+        if silent.elapsed() >= limit {
+            return;
+        }
+    }
 }
 
 /// An error with its causes in one line; some repeat theirs already.

@@ -1,12 +1,30 @@
-//! Systems without a file of their own: a socket is tied to the address of its interface, not to the interface.
+//! Systems without a file of their own: a socket is tied to the address of its interface, not to the interface; the resolvers
+//! of one network cannot be asked, and a sleep of the machine is not told of.
 
 use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
 
 use socket2::Socket;
 
-use super::super::Interface;
+use super::super::{Answer, Interface};
 
 /// Leaves the choice of the way to the source address, which the caller binds.
-pub(super) fn to_interface(_socket: &Socket, _interface: &Interface) -> io::Result<()> {
+pub(super) fn steer(_socket: &Socket, _interface: &Interface, _remote: IpAddr) -> io::Result<()> {
     Ok(())
+}
+
+/// The same.
+pub(super) fn tie(_socket: &Socket, _interface: &Interface) -> io::Result<()> {
+    Ok(())
+}
+
+/// Cannot.
+pub(super) fn resolve(_name: &str, _interface: &Interface) -> Answer<Vec<IpAddr>> {
+    Box::pin(async { Err(io::ErrorKind::Unsupported.into()) })
+}
+
+/// Unknown: zero.
+pub(super) fn suspended() -> Duration {
+    Duration::ZERO
 }

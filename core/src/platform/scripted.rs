@@ -1,40 +1,62 @@
-//! A platform whose networks are what a script says.
+//! A platform whose networks, names and sleeps are what a script says.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::{Bound, Changes, Interface, Platform};
+use super::{Answer, Bound, Changes, Interface, Platform};
 
 /// Opens a socket on one scripted network towards a remote.
 pub type Binder = Arc<dyn Fn(SocketAddr) -> io::Result<Bound> + Send + Sync>;
 
-/// A platform with scripted networks; clones share them.
+/// Looks a name up on the network of this name, or for everyone.
+pub type Resolver = Arc<dyn Fn(&str, Option<&str>) -> Answer<Vec<IpAddr>> + Send + Sync>;
+
+/// A platform with scripted networks; clones share them. It knows no name until it is given a resolver.
 #[derive(Clone)]
 pub struct Scripted {
-    networks: Arc<Mutex<Vec<(Interface, Binder)>>>,
+    script: Arc<Mutex<Script>>,
     changes: watch::Sender<u64>,
+}
+
+struct Script {
+    networks: Vec<(Interface, Binder)>,
+    resolver: Resolver,
+    suspended: Duration,
 }
 
 impl Scripted {
     /// A platform with these networks.
     pub fn new(networks: Vec<(Interface, Binder)>) -> Self {
-        Self { networks: Arc::new(Mutex::new(networks)), changes: watch::Sender::new(0) }
+        let resolver: Resolver = Arc::new(|_, _| Box::pin(async { Err(io::ErrorKind::NotFound.into()) }));
+        let script = Script { networks, resolver, suspended: Duration::ZERO };
+        Self { script: Arc::new(Mutex::new(script)), changes: watch::Sender::new(0) }
     }
 
     /// Replaces the networks and tells those who watch.
     pub fn set(&self, networks: Vec<(Interface, Binder)>) {
-        *self.networks.lock() = networks;
+        self.script.lock().networks = networks;
         self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Replaces what names mean.
+    pub fn set_resolver(&self, resolver: Resolver) {
+        self.script.lock().resolver = resolver;
+    }
+
+    /// The machine has been suspended for so long.
+    pub fn suspend(&self, time: Duration) {
+        self.script.lock().suspended += time;
     }
 }
 
 impl Platform for Scripted {
     fn interfaces(&self) -> io::Result<Vec<Interface>> {
-        Ok(self.networks.lock().iter().map(|(interface, _)| interface.clone()).collect())
+        Ok(self.script.lock().networks.iter().map(|(interface, _)| interface.clone()).collect())
     }
 
     fn watch(&self) -> io::Result<Changes> {
@@ -43,7 +65,16 @@ impl Platform for Scripted {
 
     fn bind(&self, interface: &Interface, remote: SocketAddr) -> io::Result<Bound> {
         let binder =
-            self.networks.lock().iter().find(|(known, _)| known.name == interface.name).map(|(_, b)| b.clone());
+            self.script.lock().networks.iter().find(|(known, _)| known.name == interface.name).map(|(_, b)| b.clone());
         binder.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?(remote)
+    }
+
+    fn resolve(&self, name: &str, interface: Option<&Interface>) -> Answer<Vec<IpAddr>> {
+        let resolver = Arc::clone(&self.script.lock().resolver);
+        resolver(name, interface.map(|interface| interface.name.as_str()))
+    }
+
+    fn suspended(&self) -> Duration {
+        self.script.lock().suspended
     }
 }

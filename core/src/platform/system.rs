@@ -2,16 +2,17 @@
 
 #[cfg_attr(target_os = "linux", path = "linux.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "fallback.rs")]
-mod bind;
+mod os;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use netdev::interface::types::InterfaceType;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::watch;
 
-use super::{Bound, Changes, Interface, InterfaceKind, Platform};
+use super::{Answer, Bound, Changes, Interface, InterfaceKind, Platform};
 use crate::transport::socket::UdpPathSocket;
 
 /// Buffers of each path's socket, in bytes: a tenth of a second at 300 Mbit/s. The kernel may grant less.
@@ -45,18 +46,40 @@ impl Platform for System {
         // Big buffers are an advantage, not a need.
         let _ = socket.set_recv_buffer_size(SOCKET_BUFFER);
         let _ = socket.set_send_buffer_size(SOCKET_BUFFER);
-        self.tie(&socket, interface, remote)?;
+        os::steer(&socket, interface, remote.ip())?;
+        socket.bind(&source(interface, remote)?.into())?;
         Ok(Bound { socket: UdpPathSocket::new(socket.into())?, remote })
     }
 
     fn tie(&self, socket: &Socket, interface: &Interface, remote: SocketAddr) -> io::Result<()> {
-        let source = interface.source(remote.ip()).ok_or_else(|| {
-            let family = if remote.is_ipv4() { "IPv4" } else { "IPv6" };
-            io::Error::new(io::ErrorKind::AddrNotAvailable, format!("{} has no {family} address", interface.name))
-        })?;
-        bind::to_interface(socket, interface)?;
-        socket.bind(&SocketAddr::new(source, 0).into())
+        os::tie(socket, interface)?;
+        socket.bind(&source(interface, remote)?.into())
     }
+
+    fn resolve(&self, name: &str, interface: Option<&Interface>) -> Answer<Vec<IpAddr>> {
+        if let Some(interface) = interface {
+            return os::resolve(name, interface);
+        }
+        let name = name.to_owned();
+        Box::pin(async move {
+            // The port is not used.
+            let found = tokio::net::lookup_host((name, 0)).await?;
+            Ok(found.map(|address| address.ip()).collect())
+        })
+    }
+
+    fn suspended(&self) -> Duration {
+        os::suspended()
+    }
+}
+
+/// The interface's address for what goes to `remote`, with any port.
+fn source(interface: &Interface, remote: SocketAddr) -> io::Result<SocketAddr> {
+    let source = interface.source(remote.ip()).ok_or_else(|| {
+        let family = if remote.is_ipv4() { "IPv4" } else { "IPv6" };
+        io::Error::new(io::ErrorKind::AddrNotAvailable, format!("{} has no {family} address", interface.name))
+    })?;
+    Ok(SocketAddr::new(source, 0))
 }
 
 fn describe(found: &netdev::Interface) -> Interface {

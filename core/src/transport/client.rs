@@ -1,18 +1,21 @@
 //! The client's side of a session's beginning: the handshake goes out on every path, and the first answer wins.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use quinn::{ConnectionError, Endpoint, TokioRuntime};
 use tandem_proto::congestion::Algorithm;
 use tandem_proto::keys::Role;
+use tandem_proto::link::PathSigns;
 use tandem_proto::mode::Mode;
-use tandem_proto::path::PathAddress;
+use tokio::time::{Instant, timeout_at};
 
 use super::bicast::BicastSocket;
 use super::congestion::CongestionHandle;
-use super::connection::{Connection, PathSpec};
-use super::session::session_address;
+use super::connection::Connection;
+use super::paths::{PathId, PathSpec, PathTable};
+use super::session::{Session, session_address};
 use super::tls::{self, IdentityError, SpkiPin};
 use super::{seed_number, settings};
 
@@ -86,48 +89,106 @@ impl Client {
     /// # Cancel safety
     /// Dropping the future gives the attempt up.
     pub async fn connect(config: ConnectConfig, paths: Vec<PathSpec>) -> Result<Connection, ConnectError> {
-        if paths.is_empty() {
+        let mut connecting = Client::begin(config);
+        for path in paths {
+            connecting.add_path(path);
+        }
+        let connection = connecting.established().await?;
+        // A relay that does not speak our headers never lets a path join; the session works all the same.
+        let _ = tokio::time::timeout(JOIN_TIMEOUT, connection.paths_joined(JOIN_PATIENCE)).await;
+        Ok(connection)
+    }
+
+    /// A handshake to come. It begins once it has paths and is waited for.
+    pub fn begin(config: ConnectConfig) -> Connecting {
+        let now = Instant::now().into_std();
+        let seed = seed_number(config.seed);
+        let socket = BicastSocket::new(Role::Client, Vec::new(), seed);
+        let congestion = CongestionHandle::new(config.congestion, now);
+        let session = socket.add_session(SESSION, config.mode, congestion, now);
+        Connecting { config, seed, socket, session, table: PathTable::default(), handshake: None }
+    }
+}
+
+/// A handshake. Paths may be added and removed while it lasts; a new one carries what QUIC sends next. Dropping it gives the
+/// attempt up.
+pub struct Connecting {
+    config: ConnectConfig,
+    seed: u64,
+    socket: Arc<BicastSocket>,
+    session: Arc<Session>,
+    table: PathTable,
+    handshake: Option<Handshake>,
+}
+
+struct Handshake {
+    quic: quinn::Connecting,
+    endpoint: Endpoint,
+    deadline: Instant,
+}
+
+impl Connecting {
+    /// Adds a way to reach the relay; `None` if the session has the most paths already.
+    pub fn add_path(&mut self, spec: PathSpec) -> Option<PathId> {
+        self.table.add(spec, &self.socket, &self.session)
+    }
+
+    /// Removes one.
+    pub fn remove_path(&mut self, id: PathId) {
+        self.table.remove(id, &self.socket, &self.session);
+    }
+
+    /// What every path has shown of itself.
+    pub fn signs(&self) -> Vec<PathSigns> {
+        self.session.link.lock().signs().collect()
+    }
+
+    /// Begins the handshake if it has not begun, and waits for it; its paths begin to join then.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
+    ///
+    /// # Cancel safety
+    /// May be dropped and called again, until it has resolved.
+    pub async fn established(&mut self) -> Result<Connection, ConnectError> {
+        let handshake = match self.handshake.take() {
+            Some(handshake) => handshake,
+            None => self.shake_hands()?,
+        };
+        let handshake = self.handshake.insert(handshake);
+        let quic = timeout_at(handshake.deadline, &mut handshake.quic).await.map_err(|_| ConnectError::Timeout)?;
+        let endpoint = handshake.endpoint.clone();
+        let (socket, session) = (Arc::clone(&self.socket), Arc::clone(&self.session));
+        let table = std::mem::take(&mut self.table);
+        let quic = quic.map_err(explain)?;
+        Ok(Connection::establish(quic, socket, session, Role::Client, endpoint, table))
+    }
+
+    fn shake_hands(&self) -> Result<Handshake, ConnectError> {
+        if self.table.is_empty() {
             return Err(ConnectError::NoPaths);
         }
-        let now = tokio::time::Instant::now().into_std();
-        let seed = seed_number(config.seed);
-        let sockets = paths.iter().map(|path| Arc::clone(&path.socket)).collect();
-        let socket = BicastSocket::new(Role::Client, sockets, seed);
-        let congestion = CongestionHandle::new(config.congestion, now);
-        let session = socket.add_session(SESSION, config.mode, congestion.clone(), now);
-        let mut adopted = Vec::new();
-        {
-            let mut link = session.link.lock();
-            for (index, spec) in paths.into_iter().enumerate() {
-                let address = PathAddress { socket: index, remote: spec.remote, local: None };
-                if let Some(id) = link.add_path(address, now) {
-                    adopted.push((id, spec, index));
-                }
-            }
-        }
-        let mut client = quinn::ClientConfig::new(tls::client_config(config.pins)?);
-        client.transport_config(settings::transport(Role::Client, &congestion, seed));
+        let mut client = quinn::ClientConfig::new(tls::client_config(self.config.pins.clone())?);
+        client.transport_config(settings::transport(Role::Client, &self.session.congestion, self.seed));
         let endpoint = Endpoint::new_with_abstract_socket(
-            settings::endpoint(config.seed, None),
+            settings::endpoint(self.config.seed, None),
             None,
-            Arc::clone(&socket) as Arc<dyn quinn::AsyncUdpSocket>,
+            Arc::clone(&self.socket) as Arc<dyn quinn::AsyncUdpSocket>,
             Arc::new(TokioRuntime),
         )
         .map_err(ConnectError::Endpoint)?;
         // An address for a name: the relay is known by its key, and no name is sent in the clear.
         let address = session_address(SESSION);
-        let connecting = endpoint
+        let quic = endpoint
             .connect_with(client, address, &address.ip().to_string())
             .map_err(|error| ConnectError::Handshake(error.to_string()))?;
-        let quic = tokio::time::timeout(HANDSHAKE_TIMEOUT, connecting)
-            .await
-            .map_err(|_| ConnectError::Timeout)?
-            .map_err(explain)?;
-        let connection = Connection::establish(quic, socket, session, Role::Client, endpoint);
-        connection.adopt_paths(adopted);
-        // A relay that does not speak our headers never lets a path join; the session works all the same.
-        let _ = tokio::time::timeout(JOIN_TIMEOUT, connection.paths_joined(JOIN_PATIENCE)).await;
-        Ok(connection)
+        Ok(Handshake { quic, endpoint, deadline: Instant::now() + HANDSHAKE_TIMEOUT })
+    }
+}
+
+impl fmt::Debug for Connecting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connecting").field("paths", &self.table).finish_non_exhaustive()
     }
 }
 

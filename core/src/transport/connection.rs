@@ -11,15 +11,14 @@ use quinn::{ConnectionError, VarInt};
 use tandem_proto::congestion::Algorithm;
 use tandem_proto::hold::HoldCounters;
 use tandem_proto::keys::{EXPORTER_LABEL, Role, SECRET_LEN};
-use tandem_proto::link::{LinkCounters, LinkSnapshot};
+use tandem_proto::link::{LinkCounters, LinkSnapshot, PathSigns};
 use tandem_proto::mode::Mode;
-use tandem_proto::path::PathAddress;
-pub use tandem_proto::wire::control::PathId;
+use tokio::sync::watch;
 
 use super::bicast::BicastSocket;
 use super::congestion::{HoldRule, Metrics};
+use super::paths::{PathId, PathSpec, PathTable};
 use super::session::Session;
-use super::socket::PathSocket;
 use super::stream::Stream;
 
 /// After the end of a session its last words may still be repeated.
@@ -31,17 +30,6 @@ const JOIN_POLL: Duration = Duration::from_millis(2);
 /// Goodput is taken over at least so long.
 const RATE_INTERVAL: Duration = Duration::from_millis(200);
 
-/// A network to reach the relay by.
-#[derive(Debug, Clone)]
-pub struct PathSpec {
-    /// The interface's name.
-    pub interface: String,
-    /// A socket bound to it.
-    pub socket: Arc<dyn PathSocket>,
-    /// The relay's address on this network.
-    pub remote: SocketAddr,
-}
-
 /// A session. Clones are the same session; it ends when it is closed or lost, not when they are dropped.
 #[derive(Clone)]
 pub struct Connection(Arc<Inner>);
@@ -51,7 +39,7 @@ struct Inner {
     socket: Arc<BicastSocket>,
     session: Arc<Session>,
     role: Role,
-    paths: Mutex<Vec<(PathId, PathSpec, usize)>>,
+    paths: Mutex<PathTable>,
     meter: Mutex<Meter>,
     /// The client's endpoint lives as long as its session.
     _endpoint: quinn::Endpoint,
@@ -129,6 +117,7 @@ impl Connection {
         session: Arc<Session>,
         role: Role,
         endpoint: quinn::Endpoint,
+        paths: PathTable,
     ) -> Self {
         let mut secret = [0; SECRET_LEN];
         quic.export_keying_material(&mut secret, EXPORTER_LABEL, b"").expect("a short secret can be exported");
@@ -147,7 +136,7 @@ impl Connection {
             socket: Arc::clone(&socket),
             session: Arc::clone(&session),
             role,
-            paths: Mutex::default(),
+            paths: Mutex::new(paths),
             meter: Mutex::default(),
             _endpoint: endpoint,
         }));
@@ -205,32 +194,30 @@ impl Connection {
 
     /// Adds a network; `None` if the session has the most paths already.
     pub fn add_path(&self, spec: PathSpec) -> Option<PathId> {
-        let now = tokio::time::Instant::now().into_std();
-        let index = self.0.socket.add_socket(Arc::clone(&spec.socket));
-        let address = PathAddress { socket: index, remote: spec.remote, local: None };
-        let mut link = self.0.session.link.lock();
-        let Some(id) = link.add_path(address, now) else {
-            self.0.socket.remove_socket(index);
-            return None;
-        };
-        self.0.paths.lock().push((id, spec, index));
-        self.0.socket.after(&self.0.session, &mut link, now);
-        Some(id)
+        self.0.paths.lock().add(spec, &self.0.socket, &self.0.session)
     }
 
     /// Removes a network and tells the relay by the others.
     pub fn remove_path(&self, id: PathId) {
+        self.0.paths.lock().remove(id, &self.0.socket, &self.0.session);
+    }
+
+    /// What every path has shown of itself.
+    pub fn signs(&self) -> Vec<PathSigns> {
+        self.0.session.link.lock().signs().collect()
+    }
+
+    /// Changes whenever a path begins or ceases to carry traffic.
+    pub fn path_changes(&self) -> watch::Receiver<u64> {
+        self.0.session.path_changes.subscribe()
+    }
+
+    /// Believes no path until it has answered again, and asks all at once; `why` is shown until then. On the client only.
+    pub fn suspect_paths(&self, why: &str) {
         let now = tokio::time::Instant::now().into_std();
-        {
-            let mut link = self.0.session.link.lock();
-            link.remove_path(id, now);
-            self.0.socket.after(&self.0.session, &mut link, now);
-        }
-        let mut paths = self.0.paths.lock();
-        if let Some(at) = paths.iter().position(|(known, ..)| *known == id) {
-            let (_, _, index) = paths.remove(at);
-            self.0.socket.remove_socket(index);
-        }
+        let mut link = self.0.session.link.lock();
+        link.suspect_all(why, now);
+        self.0.socket.after(&self.0.session, &mut link, now);
     }
 
     /// Resolves once every path has joined, or some have and `patience` has passed.
@@ -243,11 +230,6 @@ impl Connection {
             }
             tokio::time::sleep(JOIN_POLL).await;
         }
-    }
-
-    /// Notes the paths with which the session began.
-    pub(super) fn adopt_paths(&self, paths: Vec<(PathId, PathSpec, usize)>) {
-        *self.0.paths.lock() = paths;
     }
 
     /// The other end's addresses, one per path.
@@ -271,12 +253,7 @@ impl Connection {
         };
         (own.flow_bytes, own.goodput_mbps) = (sent, sent_mbps);
         (peer.flow_bytes, peer.goodput_mbps) = (received, received_mbps);
-        for (id, spec, _) in self.0.paths.lock().iter() {
-            if let Some(path) = link.paths.iter_mut().find(|path| path.id == id.0) {
-                path.interface.clone_from(&spec.interface);
-                path.local = spec.socket.local_addr().map(|local| local.to_string()).unwrap_or_default();
-            }
-        }
+        self.0.paths.lock().name(&mut link.paths);
         let quic = self.0.quic.stats();
         ConnectionStats {
             link,

@@ -11,6 +11,7 @@ use tokio::sync::{Semaphore, mpsc};
 
 use super::bicast::BicastSocket;
 use super::connection::Connection;
+use super::paths::PathTable;
 use super::socket::PathSocket;
 use super::tls::{self, IdentityError};
 use super::{seed_number, settings};
@@ -165,7 +166,7 @@ async fn handshake(
         Err(error) => Err(error),
     };
     match quic {
-        Ok(quic) => Some(Connection::establish(quic, socket, session, Role::Relay, endpoint)),
+        Ok(quic) => Some(Connection::establish(quic, socket, session, Role::Relay, endpoint, PathTable::default())),
         Err(error) => {
             tracing::debug!(session = session.number, %error, "handshake failed");
             socket.remove_session(&session);

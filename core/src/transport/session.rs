@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tandem_proto::link::{Link, LinkEvent};
 use tandem_proto::path::PathAddress;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::bicast::BicastSocket;
 use super::congestion::{CongestionHandle, ReportedLoss};
@@ -42,6 +42,8 @@ pub(super) struct Session {
     pub(super) congestion: CongestionHandle,
     /// Wakes the clock's task.
     pub(super) changed: Notify,
+    /// Counts the changes of paths between carrying traffic and not.
+    pub(super) path_changes: watch::Sender<u64>,
     /// Bytes of flows written and read, for the goodput.
     pub(super) flow_bytes_sent: AtomicU64,
     pub(super) flow_bytes_received: AtomicU64,
@@ -59,6 +61,7 @@ impl Session {
             link: Mutex::new(link),
             congestion,
             changed: Notify::new(),
+            path_changes: watch::Sender::new(0),
             flow_bytes_sent: AtomicU64::new(0),
             flow_bytes_received: AtomicU64::new(0),
             last_sent: AtomicU64::new(0),
@@ -118,6 +121,7 @@ impl Session {
                 LinkEvent::Reported => self.congestion.set_hold(link.hold_lag(), link.fast_rtt()),
                 LinkEvent::PathChanged(path, state) => {
                     tracing::info!(session = self.number, path = path.0, ?state, "path changed");
+                    self.path_changes.send_modify(|count| *count += 1);
                 }
             }
         }

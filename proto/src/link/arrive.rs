@@ -149,7 +149,11 @@ impl Link {
 
     /// Whether datagrams without proof may come from this address; until paths are joined, the relay notes new ones.
     fn meet(&mut self, from: PathAddress, len: usize) -> bool {
-        if self.role == Role::Client || !self.paths.is_empty() {
+        if self.role == Role::Client {
+            let path = self.paths.iter_mut().find(|path| path.address == from);
+            return path.map(|path| path.heard = true).is_some();
+        }
+        if !self.paths.is_empty() {
             return self.knows(from);
         }
         let received = len as u64;

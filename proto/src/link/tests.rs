@@ -352,6 +352,21 @@ fn a_silent_path_is_given_up_within_half_a_second_and_comes_back() {
     }
 }
 
+/// SLEEP-1
+#[test]
+fn after_a_sleep_no_path_is_believed_until_it_answers_and_one_round_trip_is_enough() {
+    let mut pair = Pair::joined(Mode::Single);
+    pair.wires[1].cut = true;
+    pair.client.suspect_all("slept", pair.now);
+    assert!(pair.client.signs().all(|signs| signs.state == PathState::Down));
+    assert_eq!(pair.send_from_client(&[0x40; 500]).targets.len(), 2, "either may be the first to work again");
+    pair.run(25 * MS);
+    assert_eq!(pair.states()[0], [PathState::Up, PathState::Down]);
+    pair.wires[1].cut = false;
+    pair.run(70 * MS);
+    assert_eq!(pair.states()[0], [PathState::Up, PathState::Up]);
+}
+
 #[test]
 fn losses_are_counted_for_each_path_and_for_both_together() {
     let mut pair = Pair::joined(Mode::Bicast(Sides::Both));

@@ -1,0 +1,231 @@
+//! Asks the resolvers of one network, which may know other addresses than everyone's: a DNS64 makes IPv6 ones.
+//!
+//! systemd-resolved, where it runs, knows which resolvers belong to which interface and is asked over its Varlink socket.
+//! Without it the name servers that the system lists are asked by DNS, over the interface: of them, those that answer there.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::pin::Pin;
+use std::time::Duration;
+
+use hickory_resolver::Resolver;
+use hickory_resolver::config::{LookupIpStrategy, ResolveHosts, ResolverConfig};
+use hickory_resolver::net::runtime::iocompat::AsyncIoTokioAsStd;
+use hickory_resolver::net::runtime::{RuntimeProvider, TokioHandle, TokioTime};
+use hickory_resolver::system_conf::parse_resolv_conf;
+use serde::Deserialize;
+use serde_json::json;
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpSocket, TcpStream, UdpSocket, UnixStream};
+use tokio::time::timeout;
+
+use super::super::super::{Answer, Interface};
+
+/// Where systemd-resolved listens.
+const RESOLVED: &str = "/run/systemd/resolve/io.systemd.Resolve";
+/// Its longest answer, in bytes.
+const LONGEST_ANSWER: u64 = 64 * 1024;
+/// Where name servers may be listed. The first lists a local forwarder on some systems, and then the others the real ones.
+const LISTS: [&str; 3] =
+    ["/etc/resolv.conf", "/run/NetworkManager/no-stub-resolv.conf", "/run/systemd/resolve/resolv.conf"];
+/// For how long one name server is waited for.
+const QUERY_LIMIT: Duration = Duration::from_secs(2);
+/// For how long a connection to one may take.
+const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+
+/// A name's addresses as the resolvers of the interface's network know them.
+pub(in super::super) fn resolve(name: &str, interface: &Interface) -> Answer<Vec<IpAddr>> {
+    let (name, interface) = (name.to_owned(), interface.clone());
+    Box::pin(async move {
+        match ask_resolved(Path::new(RESOLVED), &name, interface.index).await {
+            Err(error) if is_absent(&error) => ask_servers(&name, interface).await,
+            answered => answered,
+        }
+    })
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused | io::ErrorKind::PermissionDenied)
+}
+
+/// The reply of `io.systemd.Resolve.ResolveHostname`.
+#[derive(Deserialize)]
+struct Reply {
+    error: Option<String>,
+    #[serde(default)]
+    parameters: Parameters,
+}
+
+#[derive(Default, Deserialize)]
+struct Parameters {
+    #[serde(default)]
+    addresses: Vec<ReplyAddress>,
+}
+
+#[derive(Deserialize)]
+struct ReplyAddress {
+    /// In network byte order: 4 or 16.
+    address: Vec<u8>,
+}
+
+/// Asks systemd-resolved for a name on one interface: JSON objects that end with a zero byte.
+async fn ask_resolved(socket: &Path, name: &str, index: u32) -> io::Result<Vec<IpAddr>> {
+    let mut stream = UnixStream::connect(socket).await?;
+    let call = json!({
+        "method": "io.systemd.Resolve.ResolveHostname",
+        "parameters": { "name": name, "ifindex": index },
+    });
+    let mut request = call.to_string().into_bytes();
+    request.push(0);
+    stream.write_all(&request).await?;
+    let mut reply = Vec::new();
+    let mut reader = BufReader::new(stream.take(LONGEST_ANSWER));
+    tokio::io::AsyncBufReadExt::read_until(&mut reader, 0, &mut reply).await?;
+    if reply.pop() != Some(0) {
+        return Err(io::Error::other("systemd-resolved broke off its answer"));
+    }
+    let reply: Reply = serde_json::from_slice(&reply).map_err(io::Error::other)?;
+    if let Some(error) = reply.error {
+        return Err(io::Error::other(format!("systemd-resolved says {error}")));
+    }
+    Ok(reply.parameters.addresses.iter().filter_map(|found| address(&found.address)).collect())
+}
+
+fn address(octets: &[u8]) -> Option<IpAddr> {
+    let four = <[u8; 4]>::try_from(octets).map(IpAddr::from);
+    four.or_else(|_| <[u8; 16]>::try_from(octets).map(IpAddr::from)).ok()
+}
+
+/// Asks the listed name servers over the interface.
+async fn ask_servers(name: &str, interface: Interface) -> io::Result<Vec<IpAddr>> {
+    let mut config = ResolverConfig::default();
+    for list in LISTS {
+        let Ok(text) = std::fs::read(list) else { continue };
+        let (listed, _) = parse_resolv_conf(text).map_err(io::Error::other)?;
+        let reachable = |ip: IpAddr| !ip.is_loopback() && interface.source(ip).is_some();
+        for server in listed.name_servers().iter().filter(|server| reachable(server.ip)) {
+            if config.name_servers().iter().all(|known| known.ip != server.ip) {
+                config.add_name_server(server.clone());
+            }
+        }
+    }
+    if config.name_servers().is_empty() {
+        return Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            format!("no name server is listed that {} reaches", interface.name),
+        ));
+    }
+    let mut builder =
+        Resolver::builder_with_config(config, OverInterface { interface, handle: TokioHandle::default() });
+    let options = builder.options_mut();
+    options.timeout = QUERY_LIMIT;
+    options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
+    options.use_hosts_file = ResolveHosts::Never;
+    options.cache_size = 0;
+    let resolver = builder.build().map_err(io::Error::other)?;
+    // A final dot: no search list is tried.
+    let found = resolver.lookup_ip(format!("{}.", name.trim_end_matches('.'))).await.map_err(io::Error::other)?;
+    Ok(found.iter().collect())
+}
+
+/// Makes the resolver's sockets on one interface.
+#[derive(Clone)]
+struct OverInterface {
+    interface: Interface,
+    handle: TokioHandle,
+}
+
+impl OverInterface {
+    fn socket(&self, server: SocketAddr, kind: Type, protocol: Protocol) -> io::Result<Socket> {
+        let source = self.interface.source(server.ip()).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let socket = Socket::new(Domain::for_address(server), kind.nonblocking(), Some(protocol))?;
+        match kind {
+            Type::DGRAM => super::steer(&socket, &self.interface, server.ip())?,
+            _ => super::tie(&socket, &self.interface)?,
+        }
+        socket.bind(&SocketAddr::new(source, 0).into())?;
+        Ok(socket)
+    }
+}
+
+type Opening<T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send>>;
+
+impl RuntimeProvider for OverInterface {
+    type Handle = TokioHandle;
+    type Timer = TokioTime;
+    type Udp = UdpSocket;
+    type Tcp = AsyncIoTokioAsStd<TcpStream>;
+
+    fn create_handle(&self) -> TokioHandle {
+        self.handle.clone()
+    }
+
+    fn connect_tcp(
+        &self,
+        server: SocketAddr,
+        _bind: Option<SocketAddr>,
+        limit: Option<Duration>,
+    ) -> Opening<AsyncIoTokioAsStd<TcpStream>> {
+        let socket = self.socket(server, Type::STREAM, Protocol::TCP);
+        Box::pin(async move {
+            let connecting = TcpSocket::from_std_stream(socket?.into()).connect(server);
+            let stream = timeout(limit.unwrap_or(CONNECT_LIMIT), connecting).await??;
+            Ok(AsyncIoTokioAsStd(stream))
+        })
+    }
+
+    fn bind_udp(&self, _local: SocketAddr, server: SocketAddr) -> Opening<UdpSocket> {
+        let socket = self.socket(server, Type::DGRAM, Protocol::UDP);
+        Box::pin(async move { UdpSocket::from_std(socket?.into()) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::UnixListener;
+
+    use super::*;
+
+    /// MULTI-9
+    #[tokio::test]
+    async fn resolved_is_asked_for_one_interface_and_its_addresses_of_both_families_are_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("resolve");
+        let listener = UnixListener::bind(&path).unwrap();
+        let server = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = vec![0; 1024];
+            let length = stream.read(&mut request).await.unwrap();
+            let request: serde_json::Value = serde_json::from_slice(&request[..length - 1]).unwrap();
+            assert_eq!(request["parameters"], json!({ "name": "relay.example", "ifindex": 7 }));
+            let v6 = [0, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0, 192, 0, 2, 1];
+            let addresses =
+                json!([{ "ifindex": 7, "family": 2, "address": [192, 0, 2, 1] }, { "family": 10, "address": v6 }]);
+            let reply = json!({ "parameters": { "addresses": addresses, "name": "relay.example", "flags": 1 } });
+            stream.write_all(format!("{reply}\0").as_bytes()).await.unwrap();
+        };
+        let (found, ()) = tokio::join!(ask_resolved(&path, "relay.example", 7), server);
+        assert_eq!(found.unwrap(), ["192.0.2.1", "64:ff9b::c000:201"].map(|text| text.parse::<IpAddr>().unwrap()));
+    }
+
+    #[tokio::test]
+    async fn resolveds_refusal_is_told_and_its_absence_recognized() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("resolve");
+        let absent = ask_resolved(&path, "relay.example", 7).await.unwrap_err();
+        assert!(is_absent(&absent), "{absent}");
+        let listener = UnixListener::bind(&path).unwrap();
+        let server = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream.read_u8().await.unwrap();
+            stream.write_all(b"{\"error\":\"io.systemd.Resolve.NoNameServers\",\"parameters\":{}}\0").await.unwrap();
+            // Until the client has it: closing with something unread would take it back.
+            let mut rest = Vec::new();
+            let _ = stream.read_to_end(&mut rest).await;
+        };
+        let (found, ()) = tokio::join!(ask_resolved(&path, "relay.example", 7), server);
+        assert!(found.unwrap_err().to_string().contains("NoNameServers"));
+    }
+}
