@@ -16,6 +16,7 @@ mod depart;
 mod halves;
 mod judge;
 mod replay;
+mod rescue;
 mod sent_log;
 mod signs;
 mod snapshot;
@@ -29,6 +30,7 @@ use halves::Halves;
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use replay::ReplayWindow;
+use rescue::Kept;
 use sent_log::SentLog;
 pub use signs::PathSigns;
 pub use snapshot::LinkSnapshot;
@@ -75,6 +77,11 @@ pub struct Link {
     early: Vec<(PathAddress, Vec<u8>)>,
     scheduler: Scheduler,
     log: SentLog,
+    /// The newest datagrams, should their path fail.
+    kept: Kept,
+    /// When more of them go again, and how many at most.
+    rescue_at: Option<Instant>,
+    rescue_left: usize,
     /// The largest datagram that was let through, in bytes of UDP payload.
     largest: usize,
     /// How the connection sends now.
@@ -170,6 +177,8 @@ pub struct LinkCounters {
     pub oversized: u64,
     /// QUIC datagrams without header dropped because too many came after headers were agreed.
     pub plain_dropped: u64,
+    /// QUIC datagrams sent again because their path failed.
+    pub rescued: u64,
 }
 
 #[derive(Debug)]
@@ -188,6 +197,8 @@ struct Candidate {
     sent: u64,
     /// The largest datagram that came from it as a probe, in bytes of UDP payload.
     probed: u16,
+    /// It asked to join: what was known of the path may be of another network.
+    joins: bool,
 }
 
 impl Link {
@@ -212,6 +223,9 @@ impl Link {
             early: Vec::new(),
             scheduler: Scheduler::default(),
             log: SentLog::default(),
+            kept: Kept::default(),
+            rescue_at: None,
+            rescue_left: 0,
             largest: 0,
             sender: SenderState::default(),
             trials: TrialClock::default(),
@@ -248,7 +262,7 @@ impl Link {
         let id = next.into_iter().find(|id| self.path(*id).is_none())?;
         self.next_path = (id.0 + 1) % most;
         let at = self.paths.partition_point(|path| path.id < id);
-        self.paths.insert(at, Path::new(id, address));
+        self.paths.insert(at, Path::new(id, address, now));
         self.wake = true;
         if self.keys.is_some() {
             self.ping(id, now);

@@ -1,12 +1,15 @@
 //! One path of a session as one end sees it: whether it lives, how it performs, what went over it.
 //!
-//! A path lives while the far side echoes the clocks of our control datagrams that travelled on it. While traffic flows, a
-//! ping leaves every [`PING_INTERVAL`], and soon again while one is unanswered; a ping that stays without echo for
-//! `Path::silence_limit` makes the path [`PathState::Down`]: it carries nothing until something is echoed again. Other
-//! evidence that our datagrams arrive, a report that counts new ones, serves as well as an echo.
+//! A path lives while what we send on it is confirmed: the far side echoes the clocks of our control datagrams, and reports
+//! the datagrams that arrive. While traffic flows, a ping leaves every [`PING_INTERVAL`], and in quick succession when a
+//! confirmation is late; `Liveness` says when silence means that the path is [`PathState::Down`]. Then it carries nothing
+//! until something sent after that is echoed. A path that came back is *on probation* for some seconds, the longer the
+//! sooner it failed: it carries copies, but is not preferred to one that works.
 
 pub(crate) mod arrivals;
 pub(crate) mod departures;
+pub(crate) mod liveness;
+pub(crate) mod loss;
 pub(crate) mod mtu;
 pub(crate) mod rtt;
 
@@ -15,6 +18,8 @@ use std::time::{Duration, Instant};
 
 use arrivals::Arrivals;
 use departures::Departures;
+use liveness::Liveness;
+use loss::{Loss, LossBounds};
 use mtu::MtuSearch;
 use rtt::Rtt;
 
@@ -33,8 +38,24 @@ const EAGER_RETRY: Duration = Duration::from_millis(25);
 /// Tries before the wait between two begins to grow.
 const EAGER_TRIES: u32 = 40;
 
-/// Longest wait between two tries to bring a path up.
+/// Longest wait between two tries to bring a path up while another one works.
 const LONGEST_RETRY: Duration = Duration::from_secs(2);
+
+/// The same while none works: flows wait for the first to come back.
+const LONGEST_LONE_RETRY: Duration = Duration::from_millis(400);
+
+/// A relay with traffic asks so often after a path that fell silent; the client does the rest.
+const RELAY_RETRY: Duration = Duration::from_millis(500);
+
+/// A path that came back is not preferred for this long, and twice as long if it had not lived for [`STEADY`] before.
+const PROBATION: Duration = Duration::from_secs(3);
+
+/// A path that lived this long did not flap.
+const STEADY: Duration = Duration::from_secs(30);
+
+/// A path that was left because it loses is not preferred again for this long, and for up to four times as long if that
+/// happens again and again.
+const LOSS_PROBATION: Duration = Duration::from_secs(10);
 
 /// A path that failed to send is tried again after this long.
 const SEND_ERROR_PAUSE: Duration = Duration::from_millis(200);
@@ -61,8 +82,10 @@ pub(crate) struct Path {
     pub(crate) mtu: MtuSearch,
     pub(crate) arrivals: Arrivals,
     pub(crate) departures: Departures,
-    /// The first ping that nothing answers yet: when, and its clock.
-    unanswered: Option<(Instant, u32)>,
+    pub(crate) loss: Loss,
+    /// What [`Self::loss`] said when it was last asked.
+    pub(crate) loss_bounds: LossBounds,
+    liveness: Liveness,
     last_ping: Option<Instant>,
     /// Tries to bring the path up since it was last up.
     tries: u32,
@@ -71,10 +94,23 @@ pub(crate) struct Path {
     last_echo: Option<u32>,
     /// Client: something came over it, which before there are keys is all that tells of it.
     pub(crate) heard: bool,
+    /// Our clock when the path went down: what comes back of anything later proves that it works again.
+    down_clock: Option<u32>,
+    up_since: Option<Instant>,
+    carries_since: Option<Instant>,
+    /// Client: the relay asked whether this address is ours.
+    pub(crate) challenged: bool,
+    /// Times in a row that it went down soon after it came up, and that it was left because of loss.
+    flaps: u32,
+    losses: u32,
+    /// Until then it is not preferred.
+    probation_until: Option<Instant>,
+    /// When anything valid last came in on it.
+    pub(crate) heard_at: Instant,
 }
 
 impl Path {
-    pub(crate) fn new(id: PathId, address: PathAddress) -> Self {
+    pub(crate) fn new(id: PathId, address: PathAddress, now: Instant) -> Self {
         Self {
             id,
             address,
@@ -84,12 +120,22 @@ impl Path {
             mtu: MtuSearch::new(address.remote),
             arrivals: Arrivals::new(),
             departures: Departures::new(),
-            unanswered: None,
+            loss: Loss::new(),
+            loss_bounds: LossBounds::default(),
+            liveness: Liveness::new(),
             last_ping: None,
             tries: 0,
             failing_until: None,
             last_echo: None,
             heard: false,
+            down_clock: None,
+            up_since: None,
+            carries_since: None,
+            challenged: false,
+            flaps: 0,
+            losses: 0,
+            probation_until: None,
+            heard_at: now,
         }
     }
 
@@ -98,54 +144,100 @@ impl Path {
         self.state == PathState::Up && self.failing_until.is_none_or(|until| until <= now)
     }
 
-    /// How long a ping may stay unanswered: at most this and one ping interval pass between a path's death and its end.
-    pub(crate) fn silence_limit(&self) -> Duration {
-        (self.rtt.or_assumed() * 5 / 2 + self.rtt.deviation() * 4)
-            .clamp(Duration::from_millis(300), Duration::from_secs(3))
+    /// Whether another path that works is to be preferred.
+    pub(crate) fn on_probation(&self, now: Instant) -> bool {
+        self.probation_until.is_some_and(|until| until > now)
     }
 
-    /// The far side echoes `clock`, which it held for `held` microseconds; our clock is `clock_now`.
-    pub(crate) fn on_echo(&mut self, clock: u32, held: u32, clock_now: u32) {
-        let elapsed = clock_now.wrapping_sub(clock).wrapping_sub(held);
+    /// Something that ought to be confirmed leaves on the path; whether nothing else was awaited.
+    pub(crate) fn on_sent(&mut self, now: Instant) -> bool {
+        self.state == PathState::Up && self.liveness.on_sent(&self.rtt, now)
+    }
+
+    /// The far side echoes `clock`, which it held for `held` microseconds; our clock is `clock_now`. `queued` tells that the
+    /// path has a queue. Whether it is the first echo of something sent after the path went down.
+    pub(crate) fn on_echo(&mut self, clock: u32, held: u32, clock_now: u32, queued: bool, now: Instant) -> bool {
+        let ago = clock_now.wrapping_sub(clock);
+        let elapsed = ago.wrapping_sub(held);
         let fresh = self.last_echo.is_none_or(|last| (clock.wrapping_sub(last) as i32) > 0);
-        if !fresh || elapsed > i32::MAX as u32 {
-            return;
+        if self.liveness.on_echo(clock) && !queued {
+            self.loss.count(1, 0, now);
+        }
+        if !fresh || elapsed > i32::MAX as u32 || ago > i32::MAX as u32 {
+            return false;
         }
         self.last_echo = Some(clock);
         self.rtt.update(Duration::from_micros(elapsed.into()));
-        if self.unanswered.is_some_and(|(_, sent)| (clock.wrapping_sub(sent) as i32) >= 0) {
-            self.unanswered = None;
+        if let Some(sent) = now.checked_sub(Duration::from_micros(ago.into())) {
+            self.liveness.on_proof(sent, now);
         }
+        self.down_clock.is_some_and(|down| (clock.wrapping_sub(down) as i32) > 0)
     }
 
-    /// A report counts new datagrams on this path: it lives.
-    pub(crate) fn on_evidence(&mut self) {
-        self.unanswered = None;
+    /// A report tells that something arrived which left at `sent`.
+    pub(crate) fn on_evidence(&mut self, sent: Instant, now: Instant) {
+        self.liveness.on_proof(sent, now);
+    }
+
+    /// Since when what leaves on the path reaches the far side; `None` while it does not.
+    pub(crate) fn carries_since(&self) -> Option<Instant> {
+        self.carries_since.filter(|_| self.state == PathState::Up)
+    }
+
+    /// The far side did not know the path's address and has learnt it now: what left before is lost.
+    pub(crate) fn on_known_again(&mut self, now: Instant) {
+        self.carries_since = Some(now);
+        self.liveness.reset();
+    }
+
+    /// Counts pings that nothing will answer any more, and sums up the loss.
+    pub(crate) fn settle_pings(&mut self, queued: bool, now: Instant) {
+        let lost = self.liveness.settle(&self.rtt, now);
+        if lost > 0 && !queued {
+            self.loss.count(lost, lost, now);
+        }
+        self.loss_bounds = self.loss.bounds(now);
     }
 
     /// The path carries traffic from now on.
     pub(crate) fn come_up(&mut self, now: Instant) {
+        if self.state == PathState::Down {
+            self.probation_until = Some(now + PROBATION * if self.flaps == 0 { 1 } else { 2 });
+        }
         self.state = PathState::Up;
         self.problem = None;
-        self.unanswered = None;
+        self.liveness.reset();
+        self.down_clock = None;
+        self.up_since = Some(now);
+        self.carries_since = Some(now);
         self.tries = 0;
         self.mtu.start(now);
     }
 
-    /// The path carries no traffic until it comes up again.
-    pub(crate) fn go_down(&mut self, problem: &str) {
+    /// The path carries no traffic until it comes up again; our clock is `clock_now`.
+    pub(crate) fn go_down(&mut self, problem: &str, clock_now: u32, now: Instant) {
+        let steady = self.up_since.is_none_or(|since| now.saturating_duration_since(since) >= STEADY);
+        self.flaps = if steady { 0 } else { self.flaps.saturating_add(1) };
         self.state = PathState::Down;
         self.problem = Some(problem.to_owned());
-        self.unanswered = None;
+        self.liveness.reset();
+        self.down_clock = Some(clock_now);
         // After a long silence the clock of the last echo is no measure for newer ones: it wraps.
         self.last_echo = None;
     }
 
     /// What is known of the path may no longer hold: it is asked for a sign of life in short intervals, as at first.
-    pub(crate) fn suspect(&mut self, problem: &str) {
-        self.go_down(problem);
+    pub(crate) fn suspect(&mut self, problem: &str, clock_now: u32, now: Instant) {
+        self.go_down(problem, clock_now, now);
         self.tries = 0;
         self.failing_until = None;
+    }
+
+    /// Traffic leaves the path because it loses more than another.
+    pub(crate) fn on_left_for_loss(&mut self, now: Instant) {
+        let again = self.probation_until.is_some_and(|until| now.saturating_duration_since(until) < STEADY);
+        self.losses = if again { (self.losses + 1).min(2) } else { 0 };
+        self.probation_until = Some(now + LOSS_PROBATION * (1 << self.losses));
     }
 
     /// The socket failed to send.
@@ -164,61 +256,65 @@ impl Path {
 
     /// A control datagram with this clock leaves on the path and asks for an answer.
     pub(crate) fn on_ping_sent(&mut self, clock: u32, now: Instant) {
-        self.unanswered.get_or_insert((now, clock));
         self.last_ping = Some(now);
-        if self.state != PathState::Up {
+        if self.state == PathState::Up {
+            self.liveness.on_ping(clock, &self.rtt, now);
+        } else {
             self.tries += 1;
         }
     }
 
-    /// When the next ping is due; `None` while this end has no reason to ping.
-    pub(crate) fn ping_due(&self, active: bool, is_client: bool, now: Instant) -> Option<Instant> {
+    /// When the next ping is due; `None` while this end has no reason to ping. `lone` tells that no path works.
+    pub(crate) fn ping_due(&self, active: bool, is_client: bool, lone: bool, now: Instant) -> Option<Instant> {
         let Some(last_ping) = self.last_ping else {
             return (active || is_client).then_some(now);
         };
         let interval = match self.state {
-            PathState::Up if !active && self.unanswered.is_none() => {
-                if !is_client {
-                    return None;
-                }
-                IDLE_PING_INTERVAL
+            PathState::Up => {
+                let regular = if active {
+                    Some(PING_INTERVAL.max(self.rtt.or_assumed().min(IDLE_PING_INTERVAL) / 4))
+                } else {
+                    is_client.then_some(IDLE_PING_INTERVAL)
+                };
+                let regular = regular.map(|interval| last_ping + interval);
+                return regular.into_iter().chain(self.liveness.quick_ping_at(last_ping, &self.rtt)).min();
             }
-            PathState::Up if self.unanswered.is_some_and(|(at, _)| last_ping > at) => {
-                (self.rtt.or_assumed() / 2).clamp(Duration::from_millis(20), PING_INTERVAL)
-            }
-            PathState::Up => PING_INTERVAL.max(self.rtt.or_assumed().min(IDLE_PING_INTERVAL) / 4),
             PathState::Joining | PathState::Down if is_client => {
                 let doublings = self.tries.saturating_sub(EAGER_TRIES).min(8);
-                (EAGER_RETRY * (1 << doublings)).min(LONGEST_RETRY)
+                (EAGER_RETRY * (1 << doublings)).min(if lone { LONGEST_LONE_RETRY } else { LONGEST_RETRY })
             }
-            PathState::Joining | PathState::Down => {
-                if !active {
-                    return None;
-                }
-                LONGEST_RETRY
-            }
+            PathState::Joining | PathState::Down if active => RELAY_RETRY,
+            PathState::Joining | PathState::Down => return None,
         };
         Some(last_ping + interval)
     }
 
-    /// When the path is given up for silent.
-    pub(crate) fn silent_at(&self) -> Option<Instant> {
-        let (since, _) = self.unanswered.filter(|_| self.state == PathState::Up)?;
-        Some(since + self.silence_limit())
+    /// Whether a confirmation is late.
+    pub(crate) fn is_suspect(&self, now: Instant) -> bool {
+        self.liveness.suspect_at(&self.rtt).is_some_and(|at| at <= now)
     }
 
-    /// Moves the path to another address: behind a NAT, or on another network under the same number. What was measured is
-    /// kept, except where it cannot hold; the far side's counters may have started anew.
-    pub(crate) fn move_to(&mut self, address: PathAddress, now: Instant) {
+    /// When the path is given up for silent.
+    pub(crate) fn silent_at(&self) -> Option<Instant> {
+        (self.state == PathState::Up).then(|| self.liveness.silent_at(&self.rtt)).flatten()
+    }
+
+    /// Moves the path to another address: behind a NAT, or, if it `joins` anew, perhaps on another network under the same
+    /// number. What was measured is kept, except where it cannot hold; the far side's counters may have started anew.
+    pub(crate) fn move_to(&mut self, address: PathAddress, joins: bool, now: Instant) {
         let family = |address: PathAddress| address.remote.ip().to_canonical().is_ipv4();
         if family(self.address) != family(address) {
             self.mtu = MtuSearch::new(address.remote);
         }
+        if joins {
+            self.rtt = Rtt::default();
+            self.loss = Loss::new();
+        }
         self.address = address;
         self.departures.on_reset();
-        self.unanswered = None;
         self.failing_until = None;
         if self.state == PathState::Up {
+            self.on_known_again(now);
             self.mtu.start(now);
         }
     }
@@ -228,24 +324,11 @@ impl Path {
 mod tests {
     use super::*;
 
+    const MS: Duration = Duration::from_millis(1);
+
     fn path() -> Path {
         let address = PathAddress { socket: 0, remote: "192.0.2.1:4433".parse().expect("an address"), local: None };
-        Path::new(PathId(0), address)
-    }
-
-    #[test]
-    fn a_ping_without_echo_ends_the_path_within_half_a_second() {
-        let start = crate::testing::start();
-        let mut path = path();
-        path.come_up(start);
-        path.on_echo(1_000, 0, 21_000);
-        path.on_ping_sent(50_000, start);
-        let silent = path.silent_at().expect("a ping is unanswered");
-        assert!(silent - start + PING_INTERVAL <= Duration::from_millis(500));
-        path.on_echo(49_000, 0, 69_000);
-        assert!(path.silent_at().is_some(), "an echo of an earlier clock answers nothing");
-        path.on_echo(50_000, 0, 70_000);
-        assert_eq!(path.silent_at(), None);
+        Path::new(PathId(0), address, crate::testing::start())
     }
 
     #[test]
@@ -253,20 +336,22 @@ mod tests {
         let start = crate::testing::start();
         let mut path = path();
         path.come_up(start);
-        path.on_echo(1_000, 0, 21_000);
+        path.on_echo(1_000, 0, 21_000, false, start);
         path.on_ping_sent(50_000, start);
-        path.on_ping_sent(150_000, start + PING_INTERVAL);
-        let due = path.ping_due(true, true, start).expect("a ping is due");
-        assert_eq!(due - start, PING_INTERVAL + Duration::from_millis(20));
+        let due = path.ping_due(true, true, false, start).expect("a ping is due");
+        assert!(due - start < PING_INTERVAL, "{:?}", due - start);
+        path.on_echo(50_000, 0, 70_000, false, start + 20 * MS);
+        assert_eq!(path.ping_due(true, true, false, start), Some(start + PING_INTERVAL));
     }
 
     #[test]
     fn an_old_or_impossible_echo_changes_nothing() {
+        let start = crate::testing::start();
         let mut path = path();
-        path.on_echo(1_000, 0, 21_000);
-        path.on_echo(900, 0, 500_000);
-        path.on_echo(2_000, 5_000, 3_000);
-        assert_eq!(path.rtt.smoothed(), Some(Duration::from_millis(20)));
+        path.on_echo(1_000, 0, 21_000, false, start);
+        path.on_echo(900, 0, 500_000, false, start);
+        path.on_echo(2_000, 5_000, 3_000, false, start);
+        assert_eq!(path.rtt.smoothed(), Some(20 * MS));
     }
 
     #[test]
@@ -275,8 +360,47 @@ mod tests {
         let mut path = path();
         path.come_up(start);
         path.on_ping_sent(0, start);
-        path.on_evidence();
-        assert_eq!(path.ping_due(false, true, start), Some(start + IDLE_PING_INTERVAL));
-        assert_eq!(path.ping_due(false, false, start), None);
+        path.on_echo(0, 0, 20_000, false, start + 20 * MS);
+        assert_eq!(path.ping_due(false, true, false, start), Some(start + IDLE_PING_INTERVAL));
+        assert_eq!(path.ping_due(false, false, false, start), None);
+    }
+
+    #[test]
+    fn only_an_echo_of_something_later_brings_a_silent_path_back() {
+        let start = crate::testing::start();
+        let mut path = path();
+        path.come_up(start);
+        path.go_down("silent", 500_000, start);
+        assert!(!path.on_echo(499_000, 0, 520_000, false, start), "sent before");
+        assert!(path.on_echo(501_000, 0, 521_000, false, start));
+    }
+
+    #[test]
+    fn a_path_that_flaps_waits_longer_and_never_long() {
+        let start = crate::testing::start();
+        let mut path = path();
+        path.come_up(start);
+        assert!(!path.on_probation(start), "a new one is as good as any");
+        let mut now = start + STEADY;
+        for (flap, wait) in [PROBATION, 2 * PROBATION, 2 * PROBATION].into_iter().enumerate() {
+            path.go_down("silent", 0, now);
+            path.come_up(now);
+            assert!(path.on_probation(now + wait - MS) && !path.on_probation(now + wait), "flap {flap}");
+            now += 2_000 * MS;
+        }
+    }
+
+    #[test]
+    fn a_path_that_loses_again_and_again_waits_longer() {
+        let start = crate::testing::start();
+        let mut path = path();
+        let mut now = start;
+        for factor in [1, 2, 4, 4] {
+            path.on_left_for_loss(now);
+            now += LOSS_PROBATION * factor;
+            assert!(path.on_probation(now - MS) && !path.on_probation(now));
+        }
+        path.on_left_for_loss(now + STEADY);
+        assert!(!path.on_probation(now + STEADY + LOSS_PROBATION));
     }
 }

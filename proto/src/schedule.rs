@@ -2,11 +2,17 @@
 //!
 //! A scheduler sees what is known of the usable paths and names those that get a copy, the preferred one first. It never
 //! sends. *Single* names the preferred path, *bicast* every usable path. The preferred path stays preferred while it is
-//! usable, unless another one's least round-trip time is clearly lower, so that nothing flaps.
+//! usable, so that nothing flaps, unless another one that is not on probation
+//! - loses surely less than it does now, or
+//! - has a clearly lower least round-trip time, and has not lost more lately.
+//!
+//! When the preferred path fails, the best of the others takes over: not on probation, then little loss, then the lowest
+//! round-trip time.
 
 use std::time::Duration;
 
 use crate::mode::Copying;
+use crate::path::loss::LossBounds;
 use crate::wire::control::{MAX_PATHS, PathId};
 
 /// A set of paths.
@@ -50,19 +56,40 @@ impl PathSet {
     }
 }
 
+/// A path is left for one that loses at least this share less.
+const LOSS_MARGIN: f64 = 0.03;
+
+/// Paths whose loss differs by less count as equally good.
+const LOSS_TOLERANCE: f64 = 0.02;
+
 /// What a scheduler knows of one usable path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Candidate {
     /// The path.
     pub(crate) path: PathId,
     /// Its least round-trip time; `None` before the first sample.
     pub(crate) min_rtt: Option<Duration>,
+    /// What it loses.
+    pub(crate) loss: LossBounds,
+    /// It came back a short while ago, or was left because of its loss.
+    pub(crate) on_probation: bool,
 }
 
 /// Remembers the preferred path.
 #[derive(Debug, Default)]
 pub(crate) struct Scheduler {
     preferred: Option<PathId>,
+}
+
+/// What a scheduler decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Choice {
+    /// The preferred path.
+    pub(crate) preferred: PathId,
+    /// All paths that carry a copy.
+    pub(crate) set: PathSet,
+    /// The path that was preferred until now and still works, but loses more.
+    pub(crate) left_for_loss: Option<PathId>,
 }
 
 impl Scheduler {
@@ -76,26 +103,41 @@ impl Scheduler {
         &mut self,
         copying: Copying,
         usable: impl Iterator<Item = Candidate> + Clone,
-    ) -> Option<(PathId, PathSet)> {
-        let best = usable.clone().min_by_key(|c| (c.min_rtt.unwrap_or(Duration::MAX), c.path))?;
+    ) -> Option<Choice> {
+        let rank = |c: &Candidate| {
+            let lossy = (c.loss.share / LOSS_MARGIN) as u32;
+            (c.on_probation, lossy, c.min_rtt.unwrap_or(Duration::MAX), c.path)
+        };
+        let best = usable.clone().min_by_key(rank)?;
         let current = self.preferred.and_then(|path| usable.clone().find(|c| c.path == path));
+        let mut left_for_loss = None;
         let chosen = match current {
-            Some(current) if !clearly_lower(best.min_rtt, current.min_rtt) => current.path,
-            _ => best.path,
+            None => best.path,
+            Some(current) => {
+                let others = usable.clone().filter(|c| c.path != current.path && !c.on_probation);
+                let cleaner = others.clone().filter(|c| c.loss.at_most + LOSS_MARGIN < current.loss.at_least_now);
+                let nearer = others.filter(|c| is_clearly_nearer(c, &current));
+                if let Some(cleaner) = cleaner.min_by_key(rank) {
+                    left_for_loss = Some(current.path);
+                    cleaner.path
+                } else {
+                    nearer.min_by_key(rank).map_or(current.path, |nearer| nearer.path)
+                }
+            }
         };
         self.preferred = Some(chosen);
         let mut set = PathSet::only(chosen);
         if copying == Copying::Bicast {
             usable.for_each(|c| set.insert(c.path));
         }
-        Some((chosen, set))
+        Some(Choice { preferred: chosen, set, left_for_loss })
     }
 }
 
-/// Whether a change from `current` to `best` is worth it: a third less, and at least 5 ms.
-fn clearly_lower(best: Option<Duration>, current: Option<Duration>) -> bool {
-    let (Some(best), Some(current)) = (best, current) else { return false };
-    best * 3 / 2 + Duration::from_millis(5) < current
+/// Whether a change from `current` to `other` is worth it: a third nearer, and at least 5 ms, for no more loss.
+fn is_clearly_nearer(other: &Candidate, current: &Candidate) -> bool {
+    let (Some(rtt), Some(current_rtt)) = (other.min_rtt, current.min_rtt) else { return false };
+    rtt * 3 / 2 + Duration::from_millis(5) < current_rtt && other.loss.share <= current.loss.share + LOSS_TOLERANCE
 }
 
 #[cfg(test)]
@@ -103,11 +145,17 @@ mod tests {
     use super::*;
 
     fn candidate(path: u8, rtt_ms: u64) -> Candidate {
-        Candidate { path: PathId(path), min_rtt: Some(Duration::from_millis(rtt_ms)) }
+        let loss = LossBounds { at_least_now: 0.0, at_most: 0.02, share: 0.0 };
+        Candidate { path: PathId(path), min_rtt: Some(Duration::from_millis(rtt_ms)), loss, on_probation: false }
+    }
+
+    fn lossy(path: u8, rtt_ms: u64, share: f64) -> Candidate {
+        let loss = LossBounds { at_least_now: share * 0.8, at_most: share * 1.2, share };
+        Candidate { loss, ..candidate(path, rtt_ms) }
     }
 
     fn single(scheduler: &mut Scheduler, usable: &[Candidate]) -> Option<PathId> {
-        scheduler.choose(Copying::Single, usable.iter().copied()).map(|(path, _)| path)
+        scheduler.choose(Copying::Single, usable.iter().copied()).map(|choice| choice.preferred)
     }
 
     #[test]
@@ -120,12 +168,43 @@ mod tests {
         assert_eq!(single(&mut scheduler, &[]), None);
     }
 
+    /// MULTI-2, in the ranking.
+    #[test]
+    fn a_path_that_loses_much_is_left_for_a_clean_one_and_not_preferred_for_its_round_trip_while_it_does() {
+        let mut scheduler = Scheduler::default();
+        assert_eq!(single(&mut scheduler, &[candidate(0, 20), candidate(1, 60)]), Some(PathId(0)));
+        assert_eq!(single(&mut scheduler, &[lossy(0, 20, 0.04), candidate(1, 60)]), Some(PathId(0)), "a little");
+        let choice = scheduler.choose(Copying::Single, [lossy(0, 20, 0.2), candidate(1, 60)].into_iter());
+        let choice = choice.expect("two are usable");
+        assert_eq!((choice.preferred, choice.left_for_loss), (PathId(1), Some(PathId(0))));
+        assert_eq!(single(&mut scheduler, &[lossy(0, 20, 0.05), candidate(1, 60)]), Some(PathId(1)), "not clean yet");
+        assert_eq!(single(&mut scheduler, &[candidate(0, 20), candidate(1, 60)]), Some(PathId(0)));
+    }
+
+    #[test]
+    fn of_two_bad_paths_neither_is_left() {
+        let mut scheduler = Scheduler::default();
+        single(&mut scheduler, &[candidate(0, 20)]);
+        assert_eq!(single(&mut scheduler, &[lossy(0, 20, 0.2), lossy(1, 20, 0.25)]), Some(PathId(0)));
+    }
+
+    #[test]
+    fn a_path_on_probation_is_taken_only_if_there_is_no_other() {
+        let back = Candidate { on_probation: true, ..candidate(0, 9) };
+        let mut scheduler = Scheduler::default();
+        assert_eq!(single(&mut scheduler, &[back, candidate(1, 60)]), Some(PathId(1)));
+        assert_eq!(single(&mut scheduler, &[back]), Some(PathId(0)));
+        let lossy_one = lossy(1, 60, 0.3);
+        let mut scheduler = Scheduler { preferred: Some(PathId(1)) };
+        assert_eq!(single(&mut scheduler, &[back, lossy_one]), Some(PathId(1)));
+    }
+
     #[test]
     fn bicast_names_every_usable_path() {
         let mut scheduler = Scheduler::default();
         let usable = [candidate(0, 30), candidate(3, 60)];
-        let (preferred, set) = scheduler.choose(Copying::Bicast, usable.into_iter()).expect("two are usable");
-        assert_eq!(preferred, PathId(0));
-        assert_eq!(set.iter().collect::<Vec<_>>(), [PathId(0), PathId(3)]);
+        let choice = scheduler.choose(Copying::Bicast, usable.into_iter()).expect("two are usable");
+        assert_eq!(choice.preferred, PathId(0));
+        assert_eq!(choice.set.iter().collect::<Vec<_>>(), [PathId(0), PathId(3)]);
     }
 }

@@ -233,7 +233,10 @@ impl BicastSocket {
                 Err(error) if is_too_large(&error) => session.link.lock().not_sent(&mut departure, path, None, now),
                 Err(error) => {
                     tracing::debug!(session = session.number, %path, %error, "cannot send on path");
-                    session.link.lock().not_sent(&mut departure, path, Some(&error.to_string()), now);
+                    let mut link = session.link.lock();
+                    link.not_sent(&mut departure, path, Some(&error.to_string()), now);
+                    // It may be under way on another path already.
+                    self.after(session, &mut link, now);
                 }
             }
         }

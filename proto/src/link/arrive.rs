@@ -107,6 +107,7 @@ impl Link {
             return;
         }
         self.touch(now);
+        self.paths[index].heard_at = now;
         let delay = self.relative_delay(header.departure, now);
         let arrivals = &mut self.paths[index].arrivals;
         arrivals.on_arrival(bytes, delay, overtaken, now);

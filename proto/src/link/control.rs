@@ -30,20 +30,25 @@ const DATAGRAMS_PER_REPORT: u32 = 16;
 /// How often the other side is told what was sent, with the pings of an active session.
 const SENT_REPORT_INTERVAL: Duration = Duration::from_millis(250);
 
+/// A relay forgets a path on which nothing came for so long while something came on another: a Leave may get lost. A client
+/// pings even an idle path six times within it.
+const FORGET_AFTER: Duration = Duration::from_secs(90);
+
 impl Link {
     /// When [`Self::handle_timeout`] is to be called; `None` if nothing is planned.
     pub fn poll_timeout(&self, now: Instant) -> Option<Instant> {
         self.keys.as_ref()?;
-        let (active, is_client) = (self.is_active(now), self.role == Role::Client);
+        let (active, is_client, lone) = (self.is_active(now), self.role == Role::Client, self.has_no_path());
         let paths = self.paths.iter().flat_map(|path| {
             [
                 path.silent_at(),
-                path.ping_due(active, is_client, now),
+                self.forget_at(path),
+                path.ping_due(active, is_client, lone, now),
                 path.mtu.poll_timeout().filter(|_| path.state == PathState::Up && self.framing),
             ]
         });
         let report = (self.unreported > 0).then(|| self.last_report.map_or(now, |last| last + MOST_REPORT_INTERVAL));
-        paths.chain([report]).flatten().min()
+        paths.chain([report, self.rescue_at]).flatten().min()
     }
 
     /// Does what is due: pings, probes, reports; ends silent paths.
@@ -51,20 +56,33 @@ impl Link {
         if self.keys.is_none() {
             return;
         }
-        let (active, is_client) = (self.is_active(now), self.role == Role::Client);
-        for index in 0..self.paths.len() {
-            let path = &mut self.paths[index];
-            let id = path.id;
+        let forgotten = self.paths.iter().find(|path| self.forget_at(path).is_some_and(|at| at <= now));
+        if let Some(id) = forgotten.map(|path| path.id) {
+            self.forget(id);
+        }
+        self.kept.trim(&self.log);
+        let clock = self.clock(now);
+        let mut failed = false;
+        for path in &mut self.paths {
+            path.settle_pings(self.queued.contains(path.id), now);
             if path.silent_at().is_some_and(|at| at <= now) {
-                path.go_down(&format!("no answer for {} ms", path.silence_limit().as_millis()));
-                self.hold.expect(id, false);
-                self.events.push_back(LinkEvent::PathChanged(id, PathState::Down));
+                path.go_down("no sign that anything arrives", clock, now);
+                self.hold.expect(path.id, false);
+                self.events.push_back(LinkEvent::PathChanged(path.id, PathState::Down));
+                failed = true;
             }
+        }
+        if failed {
+            self.rescue(now);
+        }
+        self.rescue_on(now);
+        let (active, is_client, lone) = (self.is_active(now), self.role == Role::Client, self.has_no_path());
+        for index in 0..self.paths.len() {
+            let id = self.paths[index].id;
             let path = &mut self.paths[index];
-            let due = path.ping_due(active, is_client, now).is_some_and(|at| at <= now);
+            let due = path.ping_due(active, is_client, lone, now).is_some_and(|at| at <= now);
             let interval = (path.rtt.or_assumed() * 3 / 2).max(Duration::from_millis(25));
-            // No ping waits for its echo longer than one may take.
-            let alive = path.silent_at().is_none_or(|at| at + interval > now + path.silence_limit());
+            let alive = !path.is_suspect(now);
             let probe =
                 (path.state == PathState::Up && self.framing).then(|| path.mtu.poll(interval, alive, now)).flatten();
             if due {
@@ -77,6 +95,18 @@ impl Link {
             }
         }
         self.report_if_due(now);
+    }
+
+    /// Whether no path works.
+    fn has_no_path(&self) -> bool {
+        self.paths.iter().all(|path| path.state != PathState::Up)
+    }
+
+    /// When the relay forgets a path that nothing comes on while something comes on another.
+    fn forget_at(&self, path: &Path) -> Option<Instant> {
+        let newest = self.paths.iter().map(|path| path.heard_at).max()?;
+        let at = path.heard_at + FORGET_AFTER;
+        (self.role == Role::Relay && newest > at).then_some(at)
     }
 
     /// Sends the report of what arrived, if it is time.
@@ -135,7 +165,8 @@ impl Link {
         if is_client {
             frames.push(Frame::Wish { sequence: self.wish.0, download: self.wish.1 });
         }
-        if self.last_sent_report.is_none_or(|last| now.saturating_duration_since(last) >= SENT_REPORT_INTERVAL) {
+        let told = self.last_sent_report.is_some_and(|last| now.saturating_duration_since(last) < SENT_REPORT_INTERVAL);
+        if path.state == PathState::Up && !told {
             if Some(id) == self.paths.last().map(|path| path.id) {
                 self.last_sent_report = Some(now);
             }
@@ -235,12 +266,14 @@ impl Link {
     }
 
     fn handle_message(&mut self, message: Message, now: Instant) {
-        let (id, clock_now) = (message.path, self.clock(now));
+        let (id, clock_now, queued) = (message.path, self.clock(now), self.queued.contains(message.path));
         let Some(path) = self.path_mut(id) else { return };
         path.arrivals.clock = Some((message.clock, now));
+        path.heard_at = now;
         let was = path.state;
+        let mut works_again = false;
         if let Some((clock, held)) = message.echo {
-            path.on_echo(clock, held, clock_now);
+            works_again = path.on_echo(clock, held, clock_now, queued, now);
             self.update_rtts();
         }
         let mut answer = Frames::new();
@@ -250,6 +283,9 @@ impl Link {
                 Frame::Ping => answer.push(Frame::Padding(1)),
                 Frame::Join => answer.push(Frame::Joined),
                 Frame::Challenge(proof) => {
+                    if let Some(path) = self.path_mut(id) {
+                        path.challenged = true;
+                    }
                     answer.push(Frame::Answer(proof));
                     answer.push(Frame::Wish { sequence: self.wish.0, download: self.wish.1 });
                 }
@@ -257,7 +293,7 @@ impl Link {
                 Frame::Answer(_) => answer.push(Frame::Joined),
                 Frame::Joined if self.role == Role::Client => {
                     self.framing = true;
-                    self.come_up(id, now);
+                    self.on_joined(id, now);
                 }
                 Frame::Joined => {}
                 Frame::Leave(gone) if self.role == Role::Relay && gone != id => self.forget(gone),
@@ -275,9 +311,14 @@ impl Link {
                 }
             }
         }
-        // On the relay, any sign of a path that had fallen silent brings it back: its address is proved already.
+        // On the relay a path that had fallen silent comes back by itself, for its address is proved already; but that
+        // something comes in does not tell that anything gets out.
         if self.role == Role::Relay && was == PathState::Down {
-            self.come_up(id, now);
+            if works_again {
+                self.come_up(id, now);
+            } else {
+                answer.push(Frame::Ping);
+            }
         }
         if !answer.is_empty() {
             self.say(id, answer, now);
@@ -296,7 +337,15 @@ impl Link {
                 if let Some(index) = known {
                     self.candidates.remove(index);
                 }
-                self.candidates.push(Candidate { path: id, address: from, challenge, received: 0, sent: 0, probed: 0 });
+                self.candidates.push(Candidate {
+                    path: id,
+                    address: from,
+                    challenge,
+                    received: 0,
+                    sent: 0,
+                    probed: 0,
+                    joins: message.frames.contains(&Frame::Join),
+                });
                 self.candidates.len() - 1
             }
         };
@@ -309,8 +358,8 @@ impl Link {
         let probed = self.candidates[index].probed.max(probe.unwrap_or(0));
         self.candidates[index].probed = probed;
         if proved {
-            self.candidates.remove(index);
-            self.join(id, from, probed, now);
+            let candidate = self.candidates.remove(index);
+            self.join(&candidate, now);
             self.handle_message(message, now);
             return;
         }
@@ -326,7 +375,8 @@ impl Link {
     }
 
     /// The address has proved that it receives what is sent to it, and holds the session's keys: it is the path's.
-    fn join(&mut self, id: PathId, address: PathAddress, probed: u16, now: Instant) {
+    fn join(&mut self, candidate: &Candidate, now: Instant) {
+        let Candidate { path: id, address, probed, joins, .. } = *candidate;
         self.framing = true;
         for peer in std::mem::take(&mut self.handshake) {
             if peer.address != address {
@@ -336,12 +386,12 @@ impl Link {
         match self.path_mut(id) {
             Some(path) => {
                 let old = path.address;
-                path.move_to(address, now);
+                path.move_to(address, joins, now);
                 self.events.push_back(LinkEvent::AddressRemoved(old));
             }
             None => {
                 let at = self.paths.partition_point(|path| path.id < id);
-                self.paths.insert(at, Path::new(id, address));
+                self.paths.insert(at, Path::new(id, address, now));
             }
         }
         self.events.push_back(LinkEvent::AddressAdded(address));
@@ -351,6 +401,20 @@ impl Link {
             path.mtu.assume(probed);
         }
         self.come_up(id, now);
+        // What went to an address that is no longer the client's.
+        self.rescue(now);
+    }
+
+    /// The relay says that it sends and listens on this path.
+    fn on_joined(&mut self, id: PathId, now: Instant) {
+        let Some(path) = self.path_mut(id) else { return };
+        let was_strange = std::mem::take(&mut path.challenged) && path.state == PathState::Up;
+        if was_strange {
+            path.on_known_again(now);
+            self.rescue(now);
+        } else {
+            self.come_up(id, now);
+        }
     }
 
     fn come_up(&mut self, id: PathId, now: Instant) {
@@ -360,6 +424,7 @@ impl Link {
             self.hold.expect(id, true);
             self.events.push_back(LinkEvent::PathChanged(id, PathState::Up));
             self.wake = true;
+            self.rescue(now);
         }
     }
 

@@ -7,7 +7,7 @@ use super::{AMPLIFICATION, Link};
 use crate::keys::Role;
 use crate::mode::Copying;
 use crate::path::{Path, PathAddress};
-use crate::schedule::{self, PathSet};
+use crate::schedule::{self, Choice, PathSet};
 use crate::stats::PathState;
 use crate::wire::control::{MAX_PATHS, PathId};
 use crate::wire::header::{HEADER_LEN, Header, HoldClass, Part};
@@ -156,6 +156,7 @@ impl Link {
             if departure.halved != set {
                 Header::encode_into(&keys.send, number, departed, hold, Part::Whole, segment, out);
             }
+            self.kept.push(number, segment, &self.log);
             self.log.push(now, segment.len() + HEADER_LEN, set, self.queued, self.sender.phase);
             departure.count += 1;
         }
@@ -173,6 +174,7 @@ impl Link {
         for path in self.paths.iter_mut().filter(|path| set.contains(path.id)) {
             path.departures.datagrams += departure.count;
             path.departures.bytes += departure.bytes;
+            self.wake |= path.on_sent(now);
         }
         departure.targets = targets;
         departure
@@ -182,6 +184,7 @@ impl Link {
     pub fn take_back(&mut self, departure: &Departure) {
         let Some(first) = departure.first else { return };
         self.log.take_back(first);
+        self.kept.take_back(first);
         self.counters.copies -= departure.count * departure.remaining.saturating_sub(1);
         for (path, _) in departure.targets.iter() {
             self.uncount(path, departure);
@@ -203,6 +206,9 @@ impl Link {
             self.counters.copies_skipped += departure.count;
         }
         departure.remaining = departure.remaining.saturating_sub(1);
+        if error.is_some() && departure.remaining == 0 && self.has_lost_preferred(now) {
+            self.rescue(now);
+        }
     }
 
     fn uncount(&mut self, path: PathId, departure: &Departure) {
@@ -214,11 +220,16 @@ impl Link {
     }
 
     /// The paths for the next datagrams.
-    fn targets(&mut self, now: Instant) -> (Targets, PathSet) {
+    pub(super) fn targets(&mut self, now: Instant) -> (Targets, PathSet) {
         let usable = self.paths.iter().filter(|path| path.usable(now));
-        let candidates = usable.map(|path| schedule::Candidate { path: path.id, min_rtt: path.rtt.min() });
+        let candidates = usable.map(|path| schedule::Candidate {
+            path: path.id,
+            min_rtt: path.rtt.min(),
+            loss: path.loss_bounds,
+            on_probation: path.on_probation(now),
+        });
         let mut targets = Targets::default();
-        let Some((preferred, set)) = self.scheduler.choose(self.copying, candidates) else {
+        let Some(choice) = self.scheduler.choose(self.copying, candidates) else {
             // No path is known to work: any may be the first that does again.
             let mut set = PathSet::default();
             for path in &self.paths {
@@ -227,6 +238,10 @@ impl Link {
             }
             return (targets, set);
         };
+        if let Some(left) = choice.left_for_loss.and_then(|left| self.path_mut(left)) {
+            left.on_left_for_loss(now);
+        }
+        let Choice { preferred, set, .. } = choice;
         let preferred_first = self.paths.iter().filter(|path| path.id == preferred);
         let others = self.paths.iter().filter(|path| path.id != preferred && set.contains(path.id));
         preferred_first.chain(others).for_each(|path| targets.push(path.id, path.address));

@@ -45,7 +45,9 @@ impl Link {
         if highest >= next || !path.departures.on_report(report, probing, now) {
             return;
         }
-        path.on_evidence();
+        if let Some(entry) = self.log.entry(highest) {
+            path.on_evidence(entry.sent_at, now);
+        }
         let covered = highest.saturating_sub(8 * report.map.len() as u64 - u64::from(!report.map.is_empty()));
         let reordering = Duration::from_micros(u64::from(report.reordering) * TICK_MICROS).mul_f64(1.25);
         let newest = self.log.entry(highest).map(|entry| entry.sent_at);
@@ -70,6 +72,9 @@ impl Link {
             }
             path.departures.judged_to += 1;
             if let Some(entry) = self.log.judge(id, number, arrived) {
+                if !entry.queued.contains(id) {
+                    path.loss.count(1, u32::from(!arrived), now);
+                }
                 path.departures.judge(!arrived);
                 judged.count(!arrived);
                 newest_judged = Some(entry.sent_at);

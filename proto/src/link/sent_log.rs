@@ -34,6 +34,16 @@ impl Entry {
     pub(crate) fn is_copied(&self) -> bool {
         self.paths.len() > 1
     }
+
+    /// Whether it went over this path.
+    pub(crate) fn went_on(&self, path: PathId) -> bool {
+        self.paths.contains(path)
+    }
+
+    /// Whether no report has told yet that it arrived, or that it is lost wherever it went.
+    pub(crate) fn is_open(&self) -> bool {
+        self.arrived.is_empty() && (self.judged != self.paths || self.paths.is_empty())
+    }
 }
 
 /// The log of one direction.

@@ -33,10 +33,11 @@ impl Link {
             return;
         }
         self.wake = true;
+        let clock = self.clock(now);
         for index in 0..self.paths.len() {
             let path = &mut self.paths[index];
             let (id, was) = (path.id, path.state);
-            path.suspect(problem);
+            path.suspect(problem, clock, now);
             if was == PathState::Up {
                 self.hold.expect(id, false);
                 self.events.push_back(LinkEvent::PathChanged(id, PathState::Down));

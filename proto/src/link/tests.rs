@@ -39,6 +39,8 @@ struct Pair {
     client: Link,
     relay: Link,
     wires: [Wire; 2],
+    /// Towards the relay or from it, on this wire, nothing passes.
+    cut_one_way: Option<(bool, usize)>,
     now: Instant,
     rng: Pcg64,
     /// By arrival time, then by order of sending.
@@ -79,6 +81,7 @@ impl Pair {
             client,
             relay: Link::new(LinkConfig { role: Role::Relay, mode: Mode::Single, seed: 2 }, now),
             wires: [wire(1_000), wire(2_000)],
+            cut_one_way: None,
             now,
             rng: Pcg64::seed_from_u64(3),
             flying: BTreeMap::new(),
@@ -112,7 +115,7 @@ impl Pair {
         }
         let Wire { delay, loss, cut, mtu, .. } = self.wires[wire];
         let lost = self.rng.random_bool(loss);
-        if cut || lost || payload.len() > mtu {
+        if cut || self.cut_one_way == Some((to_relay, wire)) || lost || payload.len() > mtu {
             return;
         }
         self.sent += 1;
@@ -459,18 +462,92 @@ fn a_path_whose_socket_fails_is_left_out_and_tried_again() {
 /// PATH-8: with every network gone, nothing is counted below zero.
 #[test]
 fn a_departure_that_no_socket_takes_is_no_copy() {
-    for mode in [Mode::Single, Mode::Bicast(Sides::Both)] {
-        let mut pair = Pair::joined(mode);
-        let before = pair.client.snapshot(pair.now).up;
-        let mut out = Vec::new();
-        let mut departure = pair.client.depart(&numbered(0), 1_200, HoldClass::Full, pair.now, &mut out);
-        let targets: Vec<_> = departure.targets.iter().map(|(path, _)| path).collect();
-        for path in targets {
-            pair.client.not_sent(&mut departure, path, Some("network is unreachable"), pair.now);
-        }
-        let after = pair.client.snapshot(pair.now).up;
-        assert_eq!((after.copies, after.link_bytes), (before.copies, before.link_bytes));
+    let mut pair = Pair::joined(Mode::Bicast(Sides::Both));
+    let before = pair.client.snapshot(pair.now).up;
+    let mut out = Vec::new();
+    let mut departure = pair.client.depart(&numbered(0), 1_200, HoldClass::Full, pair.now, &mut out);
+    let targets: Vec<_> = departure.targets.iter().map(|(path, _)| path).collect();
+    for path in targets {
+        pair.client.not_sent(&mut departure, path, Some("network is unreachable"), pair.now);
     }
+    let after = pair.client.snapshot(pair.now).up;
+    assert_eq!((after.copies, after.link_bytes), (before.copies, before.link_bytes));
+}
+
+/// PATH-8: in single mode the datagram that could not be sent goes by the other path at once.
+#[test]
+fn what_a_failing_socket_did_not_take_goes_by_the_other_path() {
+    let mut pair = Pair::joined(Mode::Single);
+    let mut out = Vec::new();
+    let mut departure = pair.client.depart(&numbered(0), 1_200, HoldClass::Full, pair.now, &mut out);
+    let (failed, _) = departure.targets.iter().next().expect("a target");
+    pair.client.not_sent(&mut departure, failed, Some("network is unreachable"), pair.now);
+    pair.run(11 * MS);
+    assert_eq!(pair.relay_got, [numbered(0)]);
+}
+
+/// When a path dies in silence, what was on its way there and a round trip's worth of what followed arrives by the other.
+#[test]
+fn what_was_lost_with_a_path_goes_again_by_the_other() {
+    let mut pair = Pair::joined(Mode::Single);
+    for number in 0..100 {
+        pair.send_from_client(&numbered(number));
+        pair.run(10 * MS);
+    }
+    let used = usize::from(pair.client.scheduler.preferred().expect("a path").0);
+    pair.wires[used].cut = true;
+    for number in 100..150 {
+        pair.send_from_client(&numbered(number));
+        pair.run(10 * MS);
+    }
+    pair.run(100 * MS);
+    let got: std::collections::BTreeSet<_> = pair.relay_got.iter().cloned().collect();
+    assert_eq!(got, (0..150).map(numbered).collect());
+    assert!((20..50).contains(&pair.client.counters().rescued), "{}", pair.client.counters().rescued);
+}
+
+/// A direction that dies alone: what comes in tells nothing of what gets out.
+#[test]
+fn a_relay_that_is_heard_but_hears_nothing_or_the_reverse_keeps_to_the_other_path() {
+    for (to_relay, used_by_relay) in [(true, false), (false, true)] {
+        let mut pair = Pair::joined(Mode::Single);
+        let mut moved_back = 0;
+        for number in 0..600 {
+            pair.send_from_client(&numbered(number));
+            pair.send_from_relay(&numbered(number));
+            pair.run(10 * MS);
+            if number == 100 {
+                let link = if used_by_relay { &pair.relay } else { &pair.client };
+                pair.cut_one_way = link.scheduler.preferred().map(|path| (to_relay, usize::from(path.0)));
+            }
+            let link = if used_by_relay { &pair.relay } else { &pair.client };
+            let dead = pair.cut_one_way.map(|(_, wire)| wire);
+            let preferred = link.scheduler.preferred().map(|path| usize::from(path.0));
+            moved_back += u32::from(number > 150 && preferred == dead);
+        }
+        assert_eq!(moved_back, 0, "to the relay: {to_relay}");
+        let lost = 600
+            - if to_relay { &pair.relay_got } else { &pair.client_got }
+                .iter()
+                .collect::<std::collections::BTreeSet<_>>()
+                .len();
+        assert!(lost <= 2, "{lost} lost, to the relay: {to_relay}");
+    }
+}
+
+/// A Leave that gets lost: the relay forgets the path by itself.
+#[test]
+fn a_relay_forgets_a_path_that_nothing_comes_on() {
+    let mut pair = Pair::joined(Mode::Single);
+    pair.client.remove_path(PathId(1), pair.now);
+    while pair.client.poll_transmit().is_some() {}
+    pair.run(60_000 * MS);
+    assert_eq!(pair.relay.addresses().count(), 2);
+    pair.run(60_000 * MS);
+    assert_eq!(pair.relay.addresses().collect::<Vec<_>>(), [at_relay(1_000)]);
+    pair.wires[0].cut = true;
+    pair.run(600_000 * MS);
+    assert_eq!(pair.relay.addresses().count(), 1, "the last one stays");
 }
 
 #[test]

@@ -1,0 +1,173 @@
+//! Sends again what was on its way when its path failed.
+//!
+//! QUIC's probe timeout doubles with each probe that gets no answer. After a path has failed it may take hundreds of
+//! milliseconds until QUIC tries the next one, and after a long outage many seconds. So datagrams are kept until it is
+//! known whether they arrived; when traffic moves to another path, or a path comes back, those of which nobody knows go
+//! again, under new numbers: the oldest, with which the flows go on, and a few of the newest, whose acknowledgement tells
+//! QUIC what else is lost. It drops what it has seen.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use super::halves::{encode_halves, front_len};
+use super::sent_log::SentLog;
+use super::{Link, Outgoing};
+use crate::stats::PathState;
+use crate::wire::header::{HEADER_LEN, Header, HoldClass, Part};
+
+/// Datagrams kept at most: a window of 50 Mbit/s and 100 ms.
+const MOST_KEPT: usize = 512;
+
+/// Of the oldest so many go again at once: what stands in a path of 10 Mbit/s for 50 ms.
+const AT_ONCE: usize = 40;
+
+/// And of the newest.
+const NEWEST: usize = 8;
+
+/// Then so many of the oldest in each [`STEP`], about 12 Mbit/s, until [`MOST_AGAIN`] have gone: QUIC is awake by then.
+const EACH_STEP: usize = 10;
+const STEP: Duration = Duration::from_millis(10);
+const MOST_AGAIN: usize = 160;
+
+/// Buffers that wait for their next datagram at most.
+const MOST_SPARE: usize = 64;
+
+/// Datagrams of QUIC whose fate is open, oldest first, each with the number under which it last left.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    datagrams: VecDeque<(u64, Vec<u8>)>,
+    spare: Vec<Vec<u8>>,
+}
+
+impl Kept {
+    /// Keeps a datagram, and none of the oldest whose fate is known.
+    pub(super) fn push(&mut self, number: u64, datagram: &[u8], log: &SentLog) {
+        self.trim(log);
+        if self.datagrams.len() == MOST_KEPT {
+            // Flows go on with the oldest, and QUIC with the newest.
+            self.datagrams.remove(MOST_KEPT / 2);
+        }
+        let mut buffer = self.spare.pop().unwrap_or_default();
+        buffer.extend_from_slice(datagram);
+        self.datagrams.push_back((number, buffer));
+    }
+
+    /// Lets go of the oldest whose fate is known.
+    pub(super) fn trim(&mut self, log: &SentLog) {
+        while self.datagrams.front().is_some_and(|(number, _)| !is_open(log, *number)) {
+            self.drop_oldest();
+        }
+    }
+
+    /// Datagrams from this number on were not sent after all.
+    pub(super) fn take_back(&mut self, first: u64) {
+        while self.datagrams.back().is_some_and(|(number, _)| *number >= first) {
+            self.datagrams.pop_back();
+        }
+    }
+
+    fn drop_oldest(&mut self) {
+        if let Some((_, mut buffer)) = self.datagrams.pop_front()
+            && self.spare.len() < MOST_SPARE
+        {
+            buffer.clear();
+            self.spare.push(buffer);
+        }
+    }
+}
+
+fn is_open(log: &SentLog, number: u64) -> bool {
+    log.entry(number).is_some_and(|entry| entry.is_open())
+}
+
+impl Link {
+    /// Begins to send what may be lost with its path again.
+    pub(super) fn rescue(&mut self, now: Instant) {
+        self.rescue_left = MOST_AGAIN;
+        self.rescue_some(AT_ONCE, NEWEST, now);
+    }
+
+    /// Goes on with that, once it is time.
+    pub(super) fn rescue_on(&mut self, now: Instant) {
+        if self.rescue_at.is_some_and(|at| at <= now) {
+            self.rescue_some(EACH_STEP, 0, now);
+        }
+    }
+
+    fn rescue_some(&mut self, oldest: usize, newest: usize, now: Instant) {
+        self.rescue_at = None;
+        if !self.framing || !self.paths.iter().any(|path| path.usable(now)) {
+            return;
+        }
+        let oldest = oldest.min(self.rescue_left);
+        let kept = std::mem::take(&mut self.kept.datagrams);
+        let lost = kept.iter().filter(|(number, _)| self.may_be_lost(*number, now)).count();
+        let mut again = Vec::new();
+        let mut seen = 0;
+        for (number, datagram) in kept {
+            let may_be_lost = self.may_be_lost(number, now);
+            seen += usize::from(may_be_lost);
+            if may_be_lost && (seen <= oldest || seen + newest > lost) {
+                again.push(datagram);
+            } else {
+                self.kept.datagrams.push_back((number, datagram));
+            }
+        }
+        self.rescue_left -= oldest.min(lost);
+        for datagram in again {
+            if let Some(number) = self.send_again(&datagram, now) {
+                self.kept.datagrams.push_back((number, datagram));
+            }
+        }
+        if lost > oldest + newest && self.rescue_left > 0 {
+            self.rescue_at = Some(now + STEP);
+            self.wake = true;
+        }
+    }
+
+    /// Whether nothing is known of the datagram's arrival, and no path that works has carried it since it works.
+    fn may_be_lost(&self, number: u64, now: Instant) -> bool {
+        let Some(entry) = self.log.entry(number).filter(|entry| entry.is_open()) else { return false };
+        let mut carriers = self.paths.iter().filter(|path| path.usable(now) && entry.went_on(path.id));
+        !carriers.any(|path| path.carries_since().is_some_and(|since| entry.sent_at >= since))
+    }
+
+    /// Sends one datagram of QUIC as if it had come just now; its new number, or `None` if there is no path.
+    fn send_again(&mut self, datagram: &[u8], now: Instant) -> Option<u64> {
+        let (targets, set) = self.targets(now);
+        if targets.is_empty() {
+            return None;
+        }
+        let (number, size) = (self.log.next_number(), datagram.len() + HEADER_LEN);
+        // Nothing waits for what was lost with the path.
+        let (departed, hold) = (self.ticks(now), HoldClass::None);
+        self.log.push(now, size, set, self.queued, self.sender.phase);
+        self.counters.copies += targets.len() as u64 - 1;
+        self.counters.rescued += 1;
+        for (id, address) in targets.iter() {
+            let keys = self.keys.as_ref()?;
+            let mut bytes = self.spare.pop().unwrap_or_default();
+            bytes.clear();
+            let path = self.paths.iter_mut().find(|path| path.id == id)?;
+            path.departures.datagrams += 1;
+            path.departures.bytes += size as u64;
+            path.on_sent(now);
+            if size <= usize::from(path.mtu.known()) {
+                Header::encode_into(&keys.send, number, departed, hold, Part::Whole, datagram, &mut bytes);
+            } else {
+                let front = front_len(datagram.len());
+                encode_halves(&keys.send, number, (departed, hold), front, datagram, &mut bytes);
+                let back = bytes.split_off(front + HEADER_LEN);
+                self.outgoing.push_back(Outgoing { address, bytes: back });
+            }
+            self.outgoing.push_back(Outgoing { address, bytes });
+        }
+        Some(number)
+    }
+
+    /// Whether the preferred path works no longer, so that traffic has moved or must.
+    pub(super) fn has_lost_preferred(&self, now: Instant) -> bool {
+        let preferred = self.scheduler.preferred().and_then(|id| self.path(id));
+        preferred.is_none_or(|path| path.state != PathState::Up || !path.usable(now))
+    }
+}
