@@ -62,7 +62,6 @@ impl Programs {
 pub struct Relay {
     process: Process,
     link: String,
-    folder: PathBuf,
 }
 
 impl Relay {
@@ -71,6 +70,14 @@ impl Relay {
     /// # Errors
     /// With the end of its log when it does not become ready.
     pub fn start(bed: &Bed, programs: &Programs, public: &[&str]) -> Result<Self> {
+        Self::start_with(bed, programs, public, &[])
+    }
+
+    /// The same, with variables in the running relay's environment.
+    ///
+    /// # Errors
+    /// With the end of its log when it does not become ready.
+    pub fn start_with(bed: &Bed, programs: &Programs, public: &[&str], environment: &[(&str, String)]) -> Result<Self> {
         let folder = bed.folder().join("relay");
         let mut init = bed.relay().command(&programs.tandem_relay());
         init.args(["init", "--dir"]).arg(&folder);
@@ -80,8 +87,10 @@ impl Relay {
         let printed = output(&mut init)?;
         let link = printed.split_whitespace().find(|word| word.starts_with("tandem://"));
         let link = link.context("tandem-relay init printed no link")?.to_owned();
-        let process = Self::serve(bed, programs, &folder)?;
-        Ok(Self { process, link, folder })
+        let mut serve = bed.relay().command(&programs.tandem_relay());
+        serve.args(["serve", "--dir"]).arg(&folder).envs(environment.iter().map(|(name, value)| (name, value)));
+        let process = Process::start(serve, "relay", bed.logs(), "ready")?;
+        Ok(Self { process, link })
     }
 
     /// A relay at the bed's usual address.
@@ -90,22 +99,6 @@ impl Relay {
     /// With the end of its log when it does not become ready.
     pub fn start_plain(bed: &Bed, programs: &Programs) -> Result<Self> {
         Self::start(bed, programs, &[&format!("{RELAY}:4433")])
-    }
-
-    /// Ends the relay at once, as a crash does, and starts it again with the same keys.
-    ///
-    /// # Errors
-    /// With the end of its log when it does not become ready.
-    pub fn crash_and_restart(&mut self, bed: &Bed, programs: &Programs) -> Result<()> {
-        self.process.kill();
-        self.process = Self::serve(bed, programs, &self.folder)?;
-        Ok(())
-    }
-
-    fn serve(bed: &Bed, programs: &Programs, folder: &Path) -> Result<Process> {
-        let mut serve = bed.relay().command(&programs.tandem_relay());
-        serve.args(["serve", "--dir"]).arg(folder);
-        Process::start(serve, "relay", bed.logs(), "ready")
     }
 
     /// The pairing link: a secret.
@@ -133,6 +126,20 @@ impl Client {
     /// # Errors
     /// With the end of its log when it does not open its proxy.
     pub fn start(bed: &Bed, programs: &Programs, relay: &Relay, arguments: &[&str]) -> Result<Self> {
+        Self::start_with(bed, programs, relay, arguments, &[])
+    }
+
+    /// The same, with variables in the running client's environment.
+    ///
+    /// # Errors
+    /// With the end of its log when it does not open its proxy.
+    pub fn start_with(
+        bed: &Bed,
+        programs: &Programs,
+        relay: &Relay,
+        arguments: &[&str],
+        environment: &[(&str, String)],
+    ) -> Result<Self> {
         let home = bed.folder().join("home");
         fs::create_dir_all(&home).context("making the client's home")?;
         let control = bed.folder().join("control.sock");
@@ -149,7 +156,7 @@ impl Client {
         pairing.stdin.take().context("its input")?.write_all(relay.link().as_bytes())?;
         ensure!(pairing.wait()?.success(), "tandem pair failed");
         let mut run = tandem(&["run"]);
-        run.args(arguments);
+        run.args(arguments).envs(environment.iter().map(|(name, value)| (name, value)));
         let process = Process::start(run, "client", bed.logs(), "")?;
         let mut client = Self { process, control, namespace: bed.client().clone() };
         client.wait_for_proxy()?;
@@ -244,18 +251,29 @@ impl Client {
     /// # Errors
     /// When proxy or relay refuse, or do not answer within 30 s.
     pub async fn connect(&self) -> Result<TcpStream> {
-        self.connect_to(Origin::ADDRESS).await
+        self.connector().connect().await
     }
 
-    /// Opens a connection to any address through the proxy.
+    /// What opens connections on behalf of tasks that cannot borrow the client.
+    pub fn connector(&self) -> Connector {
+        Connector(self.namespace.clone())
+    }
+}
+
+/// Opens connections to the origin through the client's proxy.
+#[derive(Debug, Clone)]
+pub struct Connector(Arc<Namespace>);
+
+impl Connector {
+    /// Opens one.
     ///
     /// # Errors
     /// When proxy or relay refuse, or do not answer within 30 s.
-    pub async fn connect_to(&self, target: SocketAddr) -> Result<TcpStream> {
+    pub async fn connect(&self) -> Result<TcpStream> {
         let open = async {
-            let tcp = socket(&self.namespace, None)?.connect(PROXY).await.context("connecting to the proxy")?;
+            let tcp = socket(&self.0, None)?.connect(PROXY).await.context("connecting to the proxy")?;
             tcp.set_nodelay(true)?;
-            let through = tokio_socks::tcp::Socks5Stream::connect_with_socket(tcp, target).await;
+            let through = tokio_socks::tcp::Socks5Stream::connect_with_socket(tcp, Origin::ADDRESS).await;
             Ok(through.context("connecting through the proxy")?.into_inner())
         };
         timeout(PATIENCE, open).await.context("the proxy does not answer")?
