@@ -20,6 +20,7 @@ mod rescue;
 mod sent_log;
 mod signs;
 mod snapshot;
+mod told;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -34,6 +35,7 @@ use rescue::Kept;
 use sent_log::SentLog;
 pub use signs::PathSigns;
 pub use snapshot::LinkSnapshot;
+use told::Told;
 
 use crate::congestion::noise_floor::TrialClock;
 use crate::congestion::{ReferenceReport, SenderState};
@@ -43,7 +45,7 @@ use crate::mode::{Copying, Mode};
 use crate::path::{Path, PathAddress};
 use crate::schedule::{PathSet, Scheduler};
 use crate::stats::PathState;
-use crate::wire::control::{CHALLENGE_LEN, MAX_PATHS, PathId, SentReport};
+use crate::wire::control::{CHALLENGE_LEN, MAX_PATHS, PathId};
 use crate::wire::header::TICK_MICROS;
 
 /// Traffic within this time makes a session active: its paths are pinged and reported on.
@@ -105,7 +107,7 @@ pub struct Link {
     last_report: Option<Instant>,
     last_sent_report: Option<Instant>,
     /// What the far side says it sent.
-    peer_sent: SentReport,
+    peer_sent: Told,
     plain_allowance: f64,
     plain_from: Option<Instant>,
     outgoing: VecDeque<Outgoing>,
@@ -243,7 +245,7 @@ impl Link {
             unreported: 0,
             last_report: None,
             last_sent_report: None,
-            peer_sent: SentReport::default(),
+            peer_sent: Told::default(),
             plain_allowance: PLAIN_BURST,
             plain_from: None,
             outgoing: VecDeque::new(),

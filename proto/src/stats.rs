@@ -31,6 +31,10 @@ pub struct Snapshot {
     pub srtt_ms: f64,
     /// The QUIC sender's congestion window (upload), in bytes.
     pub cwnd_bytes: u64,
+    /// What the congestion controller of the upload is about, in one word such as `startup`; empty while not connected.
+    pub phase: String,
+    /// The rate at which the upload is paced, in Mbit/s; `None` where the window alone sets it.
+    pub pacing_mbps: Option<f64>,
     /// From client to relay.
     pub up: DirectionStats,
     /// From relay to client.
@@ -122,7 +126,7 @@ pub struct PathDirection {
     pub datagrams: u64,
     /// UDP payload bytes sent on this path, control datagrams included.
     pub bytes: u64,
-    /// Delivered bytes per second over the last second, in Mbit/s.
+    /// Delivered bytes per second over the last second, as this end knows them, in Mbit/s.
     pub rate_mbps: f64,
     /// Share of the datagrams sent here that did not arrive, in percent, over about the last second.
     pub loss_percent: f64,

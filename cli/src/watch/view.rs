@@ -110,7 +110,7 @@ impl View<'_> {
             lines.push(self.problem(problem));
         }
         lines.push(Line::from(format!(
-            "mode {}, {}, {} connections open, {} so far",
+            "mode {}, {}; connections: {} open, {} so far",
             snapshot.mode, snapshot.congestion, snapshot.flows_open, snapshot.flows_total
         )));
         lines
@@ -196,10 +196,13 @@ fn copies(snapshot: &Snapshot) -> Vec<Line<'static>> {
     lines
 }
 
+/// What the controller of the upload is about: the one that runs here.
 fn controller(snapshot: &Snapshot) -> Line<'static> {
+    let pacing = snapshot.pacing_mbps.map_or_else(String::new, |rate| format!(", paced at {rate:.1} Mbit/s"));
     Line::from(format!(
-        "upload: {}, window {}, round trip {:.1} ms",
+        "upload: {} in {}, window {}{pacing}, round trip {:.1} ms",
         snapshot.congestion,
+        snapshot.phase,
         bytes(snapshot.cwnd_bytes),
         snapshot.srtt_ms
     ))

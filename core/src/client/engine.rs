@@ -213,6 +213,8 @@ impl EngineHandle {
                 let stats = connected.connection.stats();
                 snapshot.srtt_ms = stats.srtt.as_secs_f64() * 1e3;
                 snapshot.cwnd_bytes = stats.congestion.cwnd_bytes;
+                snapshot.phase = stats.congestion.phase.to_owned();
+                snapshot.pacing_mbps = stats.congestion.pacing_rate.map(|rate| rate as f64 * 8.0 / 1e6);
                 snapshot.up = stats.link.up;
                 snapshot.down = stats.link.down;
                 snapshot.paths = one_per_network(stats.link.paths);

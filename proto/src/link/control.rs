@@ -301,8 +301,7 @@ impl Link {
                 Frame::Wish { sequence, download } if self.role == Role::Relay => self.take_wish(sequence, download),
                 Frame::Wish { .. } => {}
                 Frame::Report(reports) => reports.iter().for_each(|report| self.handle_report(report, now)),
-                Frame::Sent(sent) if sent.datagrams >= self.peer_sent.datagrams => self.peer_sent = sent,
-                Frame::Sent(_) => {}
+                Frame::Sent(sent) => self.peer_sent.take(sent, now),
                 Frame::MtuProbe(size) => answer.push(Frame::MtuAck(size)),
                 Frame::MtuAck(size) => {
                     if let Some(path) = self.path_mut(id) {

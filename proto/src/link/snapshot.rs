@@ -31,7 +31,7 @@ impl Link {
             effective_loss_percent: percent(self.log.lost, self.log.judged),
             ..DirectionStats::default()
         };
-        let peer = direction(&self.peer_sent);
+        let peer = direction(self.peer_sent.newest());
         let (up, down) = match self.role {
             Role::Client => (own, peer),
             Role::Relay => (peer, own),
@@ -49,8 +49,13 @@ impl Link {
             queue_ms: path.departures.queue().as_secs_f64() * 1e3,
             send_errors: path.departures.send_errors,
         };
-        let told = self.peer_sent.paths.iter().find(|sent| sent.path == path.id.0);
-        let peer = told.map(path_direction).unwrap_or_default();
+        let told = self.peer_sent.newest().paths.iter().find(|sent| sent.path == path.id.0);
+        let peer = PathDirection {
+            // What arrives is known here; what was lost, there.
+            rate_mbps: path.arrivals.rate(now) * 8.0 / 1e6,
+            loss_percent: 100.0 * self.peer_sent.recent_loss(path.id, now),
+            ..told.map(path_direction).unwrap_or_default()
+        };
         let (up, down) = match self.role {
             Role::Client => (own, peer),
             Role::Relay => (peer, own),

@@ -8,6 +8,9 @@ use crate::wire::header::TICK_MICROS;
 /// Weight of one datagram in the moving average of one-way delays (`congestion` signals: 0.15 per datagram).
 const DELAY_WEIGHT: f64 = 0.15;
 
+/// Over which time the rate is taken.
+const RATE_SPAN: Duration = Duration::from_secs(1);
+
 /// Receive side of one path. Delays are relative one-way delays in ticks: only their changes mean something.
 #[derive(Debug)]
 pub(crate) struct Arrivals {
@@ -17,6 +20,9 @@ pub(crate) struct Arrivals {
     pub(crate) bytes: u64,
     /// Sum of their delays.
     pub(crate) delay_sum: u64,
+    rate: f64,
+    /// Since when the rate is being taken anew, and the bytes until then.
+    rate_from: Option<(Instant, u64)>,
     average: Option<f64>,
     deviation: f64,
     reordering: RecentMax<u32>,
@@ -32,6 +38,8 @@ impl Arrivals {
             datagrams: 0,
             bytes: 0,
             delay_sum: 0,
+            rate: 0.0,
+            rate_from: None,
             average: None,
             deviation: 0.0,
             reordering: RecentMax::new(Duration::from_secs(2)),
@@ -52,6 +60,24 @@ impl Arrivals {
         }
         self.deviation += ((delay - *average).abs() - self.deviation) / 16.0;
         *average += (delay - *average) * DELAY_WEIGHT;
+        self.take_rate(now);
+    }
+
+    fn take_rate(&mut self, now: Instant) {
+        let (from, bytes) = *self.rate_from.get_or_insert((now, self.bytes));
+        let elapsed = now.saturating_duration_since(from);
+        if elapsed >= RATE_SPAN / 4 {
+            let sample = (self.bytes - bytes) as f64 / elapsed.as_secs_f64();
+            let weight = (elapsed.as_secs_f64() / RATE_SPAN.as_secs_f64()).min(1.0);
+            self.rate += (sample - self.rate) * weight;
+            self.rate_from = Some((now, self.bytes));
+        }
+    }
+
+    /// Bytes per second that arrived lately; 0 if nothing came for long.
+    pub(crate) fn rate(&self, now: Instant) -> f64 {
+        let fresh = self.rate_from.is_some_and(|(from, _)| now.saturating_duration_since(from) < 2 * RATE_SPAN);
+        if fresh { self.rate } else { 0.0 }
     }
 
     /// Moving average of the delay, in ticks.
@@ -85,5 +111,18 @@ mod tests {
         arrivals.on_arrival(1_000, 3_750, true, now);
         assert_eq!(arrivals.reordering(now), 1_250, "5 ms in ticks of 4 us");
         assert_eq!((arrivals.datagrams, arrivals.bytes), (101, 101_000));
+    }
+
+    #[test]
+    fn the_rate_is_that_of_the_last_second() {
+        let start = crate::testing::start();
+        let mut arrivals = Arrivals::new();
+        let at = |millis| start + Duration::from_millis(millis);
+        for millis in 0..5_000 {
+            arrivals.on_arrival(1_250, 0, false, at(millis));
+        }
+        let rate = arrivals.rate(at(5_000));
+        assert!((rate / 1_250_000.0 - 1.0).abs() < 0.02, "{rate}");
+        assert_eq!(arrivals.rate(at(8_000)), 0.0);
     }
 }

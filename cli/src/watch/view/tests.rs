@@ -47,6 +47,8 @@ fn snapshot() -> Snapshot {
         flows_total: 41,
         srtt_ms: 20.4,
         cwnd_bytes: 263_000,
+        phase: "startup".to_owned(),
+        pacing_mbps: Some(12.34),
         up: direction(8.8, 12_000_000),
         down: direction(88.2, 1_234_567_890),
         paths: vec![path(0, "wlan0", PathState::Up, 20.1, 88.0, 1.25), lost],
