@@ -38,7 +38,7 @@ pub const GRACE: Duration = Duration::from_millis(5);
 pub const LEAST_SHARE: f64 = 0.3;
 
 /// Datagrams in a row that none overtook before a path counts as one that keeps order.
-const ORDERLY: u64 = 512;
+pub const ORDERLY: u64 = 512;
 
 /// A path's share is taken anew after this many numbers of its own progress.
 const SHARE_WINDOW: u64 = 128;

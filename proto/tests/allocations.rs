@@ -39,6 +39,8 @@ struct Bed {
     spare: Vec<Vec<u8>>,
     wire: Vec<u8>,
     delivered: u64,
+    /// The largest payload that the second network carries.
+    limit: usize,
 }
 
 /// As the client sees the relay over a network.
@@ -70,6 +72,7 @@ impl Bed {
             spare: Vec::new(),
             wire: Vec::new(),
             delivered: 0,
+            limit: usize::MAX,
         };
         // The handshake's first datagram, then the keys.
         bed.send(Role::Client, &[0xc0; 1_200], 1_200);
@@ -110,7 +113,7 @@ impl Bed {
             Role::Client => (address.socket, &mut self.to_relay),
             Role::Relay => (usize::from(address != at_relay(0)), &mut self.to_client),
         };
-        if self.chance.random_bool(loss) {
+        if self.chance.random_bool(loss) || (network == 1 && payload.len() > self.limit) {
             return;
         }
         let mut buffer = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(2_048));
@@ -163,9 +166,23 @@ impl Bed {
 
 #[test]
 fn a_bicast_session_in_steady_state_does_not_allocate_per_datagram() {
+    steady_state_allocates_little(usize::MAX);
+}
+
+#[test]
+fn nor_does_one_whose_datagrams_travel_in_halves_on_one_path() {
+    steady_state_allocates_little(1_252);
+}
+
+/// The second network carries payloads of up to `limit` bytes after a while.
+fn steady_state_allocates_little(limit: usize) {
     let mut bed = Bed::new();
+    bed.download(1_000);
+    bed.limit = limit;
     // More than the window of numbers, so that all is grown.
     bed.download(6_000);
+    let known = bed.relay.snapshot(bed.now).paths[1].mtu_bytes;
+    assert!(usize::from(known) <= limit, "{known} bytes still count as known to pass");
     let before = bed.delivered;
     let batches = 10_000;
     let start = bed.now;
