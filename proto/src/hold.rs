@@ -373,14 +373,14 @@ impl Hold {
         let appeared = appeared?;
         let mut until = None;
         for path in &mut self.paths {
-            if (path.highest.is_none() && !path.expected) || path.overdue || path.share < LEAST_SHARE {
+            if (path.highest.is_none() && !path.expected) || path.overdue {
                 continue;
             }
             let lag = path.lag(now);
             let deadline = match path.passed.front() {
                 Some((_, at)) => *at + path.patience(class, fast_rtt),
                 None if class == HoldClass::None => continue,
-                None if lag > longest_lag => continue,
+                None if lag > longest_lag || path.share < LEAST_SHARE => continue,
                 None => appeared + (lag + GRACE).min(LONGEST_HOLD),
             };
             let deadline = deadline.min(appeared + LONGEST_HOLD);
