@@ -29,8 +29,8 @@ const EACH_STEP: usize = 10;
 const STEP: Duration = Duration::from_millis(10);
 const MOST_AGAIN: usize = 160;
 
-/// Buffers that wait for their next datagram at most.
-const MOST_SPARE: usize = 64;
+/// Buffers that wait for their next datagram at most: one report may tell the fate of all that are kept.
+const MOST_SPARE: usize = MOST_KEPT;
 
 /// Datagrams of QUIC whose fate is open, oldest first, each with the number under which it last left.
 #[derive(Debug, Default)]
@@ -45,7 +45,8 @@ impl Kept {
         self.trim(log);
         if self.datagrams.len() == MOST_KEPT {
             // Flows go on with the oldest, and QUIC with the newest.
-            self.datagrams.remove(MOST_KEPT / 2);
+            let middle = self.datagrams.remove(MOST_KEPT / 2);
+            self.recycle(middle);
         }
         let mut buffer = self.spare.pop().unwrap_or_default();
         buffer.extend_from_slice(datagram);
@@ -55,19 +56,21 @@ impl Kept {
     /// Lets go of the oldest whose fate is known.
     pub(super) fn trim(&mut self, log: &SentLog) {
         while self.datagrams.front().is_some_and(|(number, _)| !is_open(log, *number)) {
-            self.drop_oldest();
+            let oldest = self.datagrams.pop_front();
+            self.recycle(oldest);
         }
     }
 
     /// Datagrams from this number on were not sent after all.
     pub(super) fn take_back(&mut self, first: u64) {
         while self.datagrams.back().is_some_and(|(number, _)| *number >= first) {
-            self.datagrams.pop_back();
+            let newest = self.datagrams.pop_back();
+            self.recycle(newest);
         }
     }
 
-    fn drop_oldest(&mut self) {
-        if let Some((_, mut buffer)) = self.datagrams.pop_front()
+    fn recycle(&mut self, dropped: Option<(u64, Vec<u8>)>) {
+        if let Some((_, mut buffer)) = dropped
             && self.spare.len() < MOST_SPARE
         {
             buffer.clear();
