@@ -29,7 +29,7 @@ use tandem_core::print::print;
 
 /// What is run unless told otherwise.
 const SCHEMES: [Scheme; 2] = [Scheme::Unicast, Scheme::Bidirectional];
-const CONTROLLERS: [Algorithm; 2] = [Algorithm::Cubic, Algorithm::Bbr1];
+const CONTROLLERS: [Algorithm; 2] = [Algorithm::Cubic, Algorithm::Bbr3];
 
 /// One run of the demo.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -21,7 +21,7 @@ fn every_run_moves_bytes_and_only_bicast_sends_copies() {
     let names: Vec<_> =
         runs.iter().map(|run| (run["congestion"].as_str().unwrap(), run["scheme"].as_str().unwrap())).collect();
     let both = |congestion| [(congestion, "unicast"), (congestion, "bidirectional")];
-    assert_eq!(names, [both("cubic"), both("bbr1")].concat());
+    assert_eq!(names, [both("cubic"), both("bbr3")].concat());
     for run in runs {
         assert_eq!(run.as_object().unwrap().len(), 7, "{run}");
         assert_eq!(run["loss_percent"], 2);
@@ -52,7 +52,10 @@ fn a_wrong_flag_is_refused_with_what_was_found_and_what_is_allowed() {
         (["--loss", "120"], "invalid value '120' for '--loss <PERCENT>': a percentage from 0 to 90 is allowed"),
         (["--loss", "NaN"], "invalid value 'NaN' for '--loss <PERCENT>': a percentage from 0 to 90 is allowed"),
         (["--seconds", "0"], "invalid value '0' for '--seconds <SECONDS>': 0 is not in 1..=120"),
-        (["--congestion", "bbr9"], "congestion controller \"bbr9\" is unknown: cubic, newreno or bbr1"),
+        (
+            ["--congestion", "bbr9"],
+            "congestion controller \"bbr9\" is unknown: bbr3, bbr3-draft, cubic, newreno or bbr1",
+        ),
     ] {
         let output = demo(&arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{output:?}");

@@ -4,7 +4,7 @@
 //! version = 1
 //! mode = "bicast"             # single (default) or bicast
 //! bicast = "both"             # client, server or both (default); alone it means mode = "bicast"
-//! congestion = "cubic"        # cubic, newreno or bbr1
+//! congestion = "bbr3"         # bbr3 (default), bbr3-draft, cubic, newreno or bbr1
 //! interfaces = ["wlan0"]      # default: every way to the internet
 //! link_file = "pairing-link"  # relative to this file
 //!

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 mod algorithm;
 mod bbr1;
+mod bbr3;
 pub mod copy_governor;
 pub mod filters;
 pub mod noise_floor;
@@ -26,6 +27,7 @@ mod testing;
 
 pub use algorithm::{Algorithm, UnknownAlgorithm};
 pub use bbr1::Bbr1;
+pub use bbr3::Bbr3;
 pub use paced_sender::PacedSender;
 pub use path_signals::{ReferenceReport, SendPhase, SenderState};
 use rate_sample::{AckBatch, LossBatch};
@@ -40,6 +42,14 @@ pub trait Congestion: Debug + Send + Sync {
 
     /// Takes in losses, or an ECN mark.
     fn on_lost(&mut self, lost: &LossBatch, now: Instant);
+
+    /// Whether reports of the reference path matter to it.
+    fn heeds_reports(&self) -> bool {
+        false
+    }
+
+    /// Takes in what a report told of the reference path, after the losses it told of.
+    fn on_report(&mut self, _report: &ReferenceReport, _now: Instant) {}
 
     /// Takes in a new SMSS, in bytes.
     fn on_mtu(&mut self, smss: u64);

@@ -19,7 +19,8 @@ pub struct Snapshot {
     /// How datagrams use the paths.
     #[serde(flatten)]
     pub mode: Mode,
-    /// The congestion controller asked for, of both directions: `cubic`, `newreno` or `bbr1`.
+    /// The congestion controller asked for, of both directions: `bbr3`, `bbr3-draft`, `cubic`, `newreno`
+    /// or `bbr1`.
     pub congestion: String,
     /// Time since the session was established, in seconds; 0 while there is none.
     pub uptime_s: f64,

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bed::{PATIENCE, RELAY_TOO, card, download, link, mirror, open, paths_up, pattern, read_all, scenario, until};
+use tandem_core::client::EngineConfig;
 use tandem_core::dial::DialError;
 use tandem_core::pump::PumpEnd;
 use tandem_netem::{Bitrate, Direction, LinkConfig, Loss, Reorder};
+use tandem_proto::congestion::Algorithm;
 use tandem_proto::mode::{Mode, Sides};
 use tandem_proto::pairing::Secret;
 use tandem_proto::stats::{SessionState, Snapshot};
@@ -277,7 +279,8 @@ fn the_mode_changes_in_mid_download_without_a_byte_or_the_session_lost() {
             .with_queue_time(Duration::from_millis(40))
     };
     scenario(link, async |bed| {
-        let engine = bed.engine(bed.config()).await;
+        // Slow enough that the download outlasts the changes.
+        let engine = bed.engine(EngineConfig { congestion: Algorithm::Cubic, ..bed.config() }).await;
         let dial = engine.handle().dial();
         until(&engine, "both paths are up", |snapshot| paths_up(snapshot).len() == 2).await;
         let fetching = Arc::clone(&dial);

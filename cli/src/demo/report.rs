@@ -89,7 +89,7 @@ fn table(results: &[(Plan, Measured)]) -> String {
     ];
     let mut text = String::new();
     for [name, goodput, one, other, client, copies, sent, cost] in heads {
-        let _ = writeln!(text, "{name:21}{goodput:>7}{one:>8}{other:>9}{client:>9}{copies:>8}{sent:>9}{cost:>9}");
+        let _ = writeln!(text, "{name:23}{goodput:>7}{one:>8}{other:>9}{client:>8}{copies:>7}{sent:>9}{cost:>9}");
     }
     for (plan, measured) in results {
         let [one, other] = measured.network_loss_percent.map(|loss| loss.map_or("-".to_owned(), percent));
@@ -99,7 +99,7 @@ fn table(results: &[(Plan, Measured)]) -> String {
         };
         let _ = writeln!(
             text,
-            "{:<8}{:<13}{:>7.1}{one:>8}{other:>9}{:>9}{:>8}{:>9}{cost:>9}",
+            "{:<11}{:<13}{:>6.1}{one:>8}{other:>9}{:>8}{:>7}{:>9}{cost:>9}",
             plan.congestion,
             plan.mode.scheme(),
             measured.goodput_mbps,
@@ -128,7 +128,7 @@ fn chart(results: &[(Plan, Measured)]) -> String {
         };
         let bar = bar(measured.goodput_mbps / full);
         let scheme = plan.mode.scheme();
-        let _ = writeln!(text, "{controller:<8}{scheme:<14}{style}{bar}{style:#} {:.1}", measured.goodput_mbps);
+        let _ = writeln!(text, "{controller:<11}{scheme:<14}{style}{bar}{style:#} {:.1}", measured.goodput_mbps);
     }
     text
 }
@@ -189,7 +189,7 @@ mod tests {
             assert!(line.chars().count() <= 80, "{line:?}");
         }
         assert!(
-            text.contains("\nnewreno unicast          6.2   5.0 %        -    5.0 %       0   5.0 MB     1.07\n"),
+            text.contains("\nnewreno    unicast         6.2   5.0 %        -   5.0 %      0   5.0 MB     1.07\n"),
             "{text}"
         );
     }

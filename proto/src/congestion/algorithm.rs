@@ -9,8 +9,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Algorithm {
-    /// CUBIC (RFC 9438): loss-based, what most of TCP runs.
+    /// BBR version 3 that judges loss by path: made for copies over several paths.
     #[default]
+    Bbr3,
+    /// BBR version 3 as its draft has it.
+    #[serde(rename = "bbr3-draft")]
+    Bbr3Draft,
+    /// CUBIC (RFC 9438): loss-based, what most of TCP runs.
     Cubic,
     /// NewReno (RFC 9002, section 7): loss-based, the most cautious.
     NewReno,
@@ -20,11 +25,14 @@ pub enum Algorithm {
 
 impl Algorithm {
     /// Every algorithm, in the order in which help texts name them.
-    pub const ALL: [Algorithm; 3] = [Algorithm::Cubic, Algorithm::NewReno, Algorithm::Bbr1];
+    pub const ALL: [Algorithm; 5] =
+        [Algorithm::Bbr3, Algorithm::Bbr3Draft, Algorithm::Cubic, Algorithm::NewReno, Algorithm::Bbr1];
 
     /// The name in configuration files, on the command line and in statistics.
     pub fn name(self) -> &'static str {
         match self {
+            Algorithm::Bbr3 => "bbr3",
+            Algorithm::Bbr3Draft => "bbr3-draft",
             Algorithm::Cubic => "cubic",
             Algorithm::NewReno => "newreno",
             Algorithm::Bbr1 => "bbr1",
@@ -40,7 +48,7 @@ impl fmt::Display for Algorithm {
 
 /// A word that names no congestion controller.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("congestion controller {0:?} is unknown: cubic, newreno or bbr1")]
+#[error("congestion controller {0:?} is unknown: bbr3, bbr3-draft, cubic, newreno or bbr1")]
 pub struct UnknownAlgorithm(pub String);
 
 impl FromStr for Algorithm {

@@ -5,8 +5,8 @@
 use std::time::{Duration, Instant};
 
 use super::pacer::{Pacer, Release};
-use super::rate_sample::{ACK_ONLY_BELOW, LossBatch, Sampler};
-use super::{Congestion, Control, Metrics, SendPhase, Sent};
+use super::rate_sample::{ACK_ONLY_BELOW, HiddenLoss, LossBatch, Sampler};
+use super::{Congestion, Control, Metrics, ReferenceReport, SendPhase, Sent};
 
 /// One connection's sender under a model-based controller.
 #[derive(Debug)]
@@ -73,8 +73,23 @@ impl PacedSender {
         if bytes == 0 && self.marked_round.replace(self.round) == Some(self.round) {
             return;
         }
-        let batch: LossBatch = self.sampler.on_lost(sent, bytes, persistent, self.smss);
+        let batch: LossBatch = self.sampler.on_lost(now, sent, bytes, persistent, self.smss);
         self.controller.on_lost(&batch, now);
+    }
+
+    /// What the far side reported of the reference path, with the datagrams it says did not arrive there.
+    ///
+    /// Does nothing to a controller that goes by what the library tells alone.
+    pub fn reported(&mut self, now: Instant, losses: &[HiddenLoss], report: Option<&ReferenceReport>) {
+        if !self.controller.heeds_reports() {
+            return;
+        }
+        if let Some(batch) = self.sampler.on_reported(now, losses, self.smss) {
+            self.controller.on_lost(&batch, now);
+        }
+        if let Some(report) = report {
+            self.controller.on_report(report, now);
+        }
     }
 
     /// The largest UDP payload is now `smss` bytes.

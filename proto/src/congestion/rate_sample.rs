@@ -9,6 +9,10 @@
 //!
 //! A record's `send_time` is when the transmit left the gate, which can be later than when it was built; else RTT samples
 //! would contain the wait. Lengths are bytes.
+//!
+//! With copies on several paths the library sees only losses of every copy. What a report tells of the reference path comes
+//! in by [`on_reported`](Sampler::on_reported) and counts as lost as well. A record's losses are the larger of both counts:
+//! what every copy lost, the reference path lost too, so nothing counts twice, whoever tells first.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -18,6 +22,9 @@ pub(super) const ACK_ONLY_BELOW: u64 = 150;
 
 /// Records kept whatever their age.
 const KEEP: usize = 64;
+
+/// Rounds that a record is kept: reports come up to one and a half round trips after sending, and more if some get lost.
+const KEEP_ROUNDS: u64 = 3;
 
 /// Records never more than this, whatever is in flight: two rounds of single datagrams at 200 Mbit/s and 300 ms.
 const MOST: usize = 16_384;
@@ -56,6 +63,8 @@ pub struct RateSample {
     pub lost: u64,
     /// Bytes in flight once the packet was sent, itself included.
     pub tx_in_flight: u64,
+    /// Datagrams known to be lost of the `tx_in_flight` bytes sent last up to this packet.
+    pub lost_in_flight: u64,
     /// From leaving the gate to the acknowledgement; `None` if not above zero.
     pub rtt: Option<Duration>,
     /// When the packet left the gate.
@@ -77,12 +86,27 @@ pub struct LossBatch {
     pub lost_since_sent: u64,
     /// Bytes in flight once the newest lost packet was sent.
     pub tx_in_flight: u64,
+    /// Datagrams known to be lost of the `tx_in_flight` bytes sent last up to the newest lost packet, itself included.
+    pub lost_in_flight: u64,
+    /// When the newest lost packet left the gate.
+    pub send_time: Instant,
     /// Whether the application limited the rate when the newest lost packet was sent.
     pub app_limited: bool,
     /// Whether nothing came through for long (RFC 9002, section 7.6).
     pub persistent: bool,
     /// Whether nothing was lost, but the network marked a packet (ECN).
     pub marked: bool,
+    /// Whether this is news of the reference path; on another path a copy may have arrived.
+    pub reported: bool,
+}
+
+/// A datagram that did not arrive on the reference path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HiddenLoss {
+    /// Its length without what was put in front of it.
+    pub bytes: u64,
+    /// When it left.
+    pub sent_at: Instant,
 }
 
 /// One transmit, from its sending until it is acknowledged, lost or old.
@@ -91,9 +115,13 @@ struct Record {
     /// The time the library knows the transmit by; not unique.
     sent: Instant,
     send_time: Instant,
+    /// Bytes of data sent before this transmit.
+    position: u64,
     bytes: u64,
     acked: u64,
     lost: u64,
+    /// Bytes that a report said did not arrive on the reference path.
+    reported: u64,
     delivered: u64,
     delivered_time: Instant,
     first_send_time: Instant,
@@ -107,6 +135,18 @@ impl Record {
     fn open(&self) -> u64 {
         self.bytes - self.acked - self.lost
     }
+
+    /// Bytes that count as lost.
+    fn counted(&self) -> u64 {
+        self.lost.max(self.reported)
+    }
+}
+
+/// Losses of one record.
+#[derive(Debug, Clone, Copy)]
+struct Lost {
+    position: u64,
+    datagrams: u64,
 }
 
 /// What the acknowledgements since the last end of a batch told.
@@ -121,7 +161,11 @@ struct Pending {
 #[derive(Debug, Clone)]
 pub struct Sampler {
     records: VecDeque<Record>,
+    /// In the order of sending, at most [`MOST`].
+    losses: VecDeque<Lost>,
     pending: Pending,
+    /// Bytes of data sent.
+    position: u64,
     in_flight: u64,
     delivered: u64,
     delivered_time: Instant,
@@ -141,7 +185,9 @@ impl Sampler {
     pub fn new(now: Instant) -> Self {
         Sampler {
             records: VecDeque::new(),
+            losses: VecDeque::new(),
             pending: Pending::default(),
+            position: 0,
             in_flight: 0,
             delivered: 0,
             delivered_time: now,
@@ -188,9 +234,11 @@ impl Sampler {
         self.records.push_back(Record {
             sent,
             send_time,
+            position: self.position,
             bytes,
             acked: 0,
             lost: 0,
+            reported: 0,
             delivered: self.delivered,
             delivered_time: self.delivered_time,
             first_send_time: self.first_send_time,
@@ -199,6 +247,9 @@ impl Sampler {
             app_limited: self.app_limited_until.is_some(),
             round: self.round,
         });
+        if bytes >= ACK_ONLY_BELOW {
+            self.position += bytes;
+        }
     }
 
     /// Takes in that `bytes` of what was sent at `sent` have arrived.
@@ -249,7 +300,7 @@ impl Sampler {
             self.app_limited_until = None;
         }
         let newest = pending.newest?;
-        let sample = self.sample(&newest, now);
+        let sample = self.sample(&newest, now, smss);
         self.first_send_time = newest.send_time;
         if pending.app_limited && in_flight + smss < cwnd {
             self.mark_app_limited();
@@ -275,33 +326,100 @@ impl Sampler {
     }
 
     /// Takes in that `bytes`, the newest of them sent at `sent`, are lost; 0 bytes mean an ECN mark.
-    pub fn on_lost(&mut self, sent: Instant, bytes: u64, persistent: bool, smss: u64) -> LossBatch {
+    pub fn on_lost(&mut self, now: Instant, sent: Instant, bytes: u64, persistent: bool, smss: u64) -> LossBatch {
         let marked = bytes == 0;
-        self.lost += if marked { smss } else { bytes };
         self.in_flight = self.in_flight.saturating_sub(bytes);
         let end = self.records.partition_point(|record| record.sent <= sent);
         let mut rest = bytes;
-        for record in self.records.range_mut(..end).rev() {
+        let mut counted = if marked { smss } else { 0 };
+        for index in (0..end).rev() {
             if rest == 0 {
                 break;
             }
+            let record = &mut self.records[index];
             let taken = rest.min(record.open());
+            let before = record.counted();
             record.lost += taken;
             rest -= taken;
+            let more = record.counted() - before;
+            let position = record.position;
+            counted += more;
+            self.note_lost(position, more, smss);
         }
-        let newest = end.checked_sub(1).and_then(|index| self.records.get(index));
-        let batch = LossBatch {
-            bytes: if marked { smss } else { bytes },
+        if marked && let Some(position) = end.checked_sub(1).map(|index| self.records[index].position) {
+            self.note_lost(position, smss, smss);
+        }
+        self.lost += counted + rest;
+        let batch = self.loss_batch(end.checked_sub(1), counted + rest, now, smss);
+        self.forget_old();
+        LossBatch { persistent, marked, ..batch }
+    }
+
+    /// Takes in what a report says did not arrive on the reference path; `None` if all of it is known or too old.
+    ///
+    /// Nothing leaves the flight: the library knows best whether another copy arrived.
+    pub fn on_reported(&mut self, now: Instant, losses: &[HiddenLoss], smss: u64) -> Option<LossBatch> {
+        let (mut counted, mut newest) = (0, None);
+        for loss in losses {
+            let end = self.records.partition_point(|record| record.send_time <= loss.sent_at);
+            // The gate's timer may have been late, so a record's time is a bound: the newest with room is it.
+            let room = |record: &Record| record.bytes >= ACK_ONLY_BELOW && record.reported < record.bytes;
+            let Some(index) = (end.saturating_sub(KEEP)..end).rev().find(|&index| room(&self.records[index])) else {
+                continue;
+            };
+            let record = &mut self.records[index];
+            let before = record.counted();
+            record.reported = (record.reported + loss.bytes).min(record.bytes);
+            let (more, position) = (record.counted() - before, record.position);
+            self.note_lost(position, more, smss);
+            if more > 0 {
+                counted += more;
+                newest = newest.max(Some(index));
+            }
+        }
+        self.lost += counted;
+        newest.map(|newest| LossBatch { reported: true, ..self.loss_batch(Some(newest), counted, now, smss) })
+    }
+
+    fn loss_batch(&self, newest: Option<usize>, bytes: u64, now: Instant, smss: u64) -> LossBatch {
+        let newest = newest.and_then(|index| self.records.get(index));
+        LossBatch {
+            bytes,
             in_flight: self.in_flight,
             delivered: self.delivered,
             lost_since_sent: newest.map_or(bytes, |record| self.lost - record.lost_at_send),
             tx_in_flight: newest.map_or(self.in_flight + bytes, |record| record.tx_in_flight),
+            lost_in_flight: newest.map_or(bytes.div_ceil(smss), |record| self.lost_in_flight(record, smss)),
+            send_time: newest.map_or(now, |record| record.send_time),
             app_limited: newest.is_some_and(|record| record.app_limited),
-            persistent,
-            marked,
-        };
-        self.forget_old();
-        batch
+            persistent: false,
+            marked: false,
+            reported: false,
+        }
+    }
+
+    fn note_lost(&mut self, position: u64, bytes: u64, smss: u64) {
+        let datagrams = bytes.div_ceil(smss);
+        if datagrams == 0 {
+            return;
+        }
+        // Nearly in the order of sending as they come.
+        let at = self.losses.iter().rposition(|lost| lost.position <= position).map_or(0, |index| index + 1);
+        self.losses.insert(at, Lost { position, datagrams });
+        if self.losses.len() > MOST {
+            self.losses.pop_front();
+        }
+    }
+
+    fn lost_in_flight(&self, newest: &Record, smss: u64) -> u64 {
+        let oldest = (newest.position + newest.bytes).saturating_sub(newest.tx_in_flight.max(smss));
+        self.losses
+            .iter()
+            .rev()
+            .skip_while(|lost| lost.position > newest.position)
+            .take_while(|lost| lost.position >= oldest)
+            .map(|lost| lost.datagrams)
+            .sum()
     }
 
     /// Declares everything now in flight limited by the application.
@@ -309,7 +427,7 @@ impl Sampler {
         self.app_limited_until = Some((self.delivered + self.in_flight).max(1));
     }
 
-    fn sample(&mut self, newest: &Record, now: Instant) -> RateSample {
+    fn sample(&mut self, newest: &Record, now: Instant, smss: u64) -> RateSample {
         let rtt = now.checked_duration_since(newest.send_time).filter(|rtt| !rtt.is_zero());
         self.min_rtt = [self.min_rtt, rtt].into_iter().flatten().min();
         let send_elapsed = newest.send_time.saturating_duration_since(newest.first_send_time);
@@ -324,23 +442,25 @@ impl Sampler {
             prior_delivered: newest.delivered,
             lost: self.lost - newest.lost_at_send,
             tx_in_flight: newest.tx_in_flight,
+            lost_in_flight: self.lost_in_flight(newest, smss),
             rtt,
             send_time: newest.send_time,
             app_limited: newest.app_limited,
         }
     }
 
-    /// Drops records that are settled, or older than two rounds; the newest few stay as stand-ins for samples.
+    /// Drops records older than a few rounds, with their losses; the newest few stay as stand-ins for samples.
     fn forget_old(&mut self) {
         while self.records.len() > KEEP
             && self.records.front().is_some_and(|record| {
-                record.open() == 0
-                    || record.bytes < ACK_ONLY_BELOW
-                    || record.round + 2 < self.round
-                    || self.records.len() >= MOST
+                record.bytes < ACK_ONLY_BELOW || record.round + KEEP_ROUNDS < self.round || self.records.len() >= MOST
             })
         {
             self.records.pop_front();
+        }
+        let oldest = self.records.front().map_or(self.position, |record| record.position);
+        while self.losses.front().is_some_and(|lost| lost.position < oldest) {
+            self.losses.pop_front();
         }
     }
 }

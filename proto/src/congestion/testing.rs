@@ -31,6 +31,8 @@ pub(super) struct Link {
     pub(super) rtt: Duration,
     /// Bytes the queue holds.
     pub(super) queue: u64,
+    /// Instead of a queue, what comes faster than the rate is dropped, bar bursts of so many bytes.
+    pub(super) policer: Option<u64>,
     /// Probability that a datagram is lost before the queue.
     pub(super) loss: f64,
     /// Acknowledgements wait until this time since the start.
@@ -46,6 +48,7 @@ impl Link {
             rate: mbit(100.0),
             rtt: Duration::from_millis(10),
             queue: 125_000,
+            policer: None,
             loss: 0.0,
             acks_wait_until: Duration::ZERO,
             acks_come_every: Duration::ZERO,
@@ -74,12 +77,17 @@ pub(super) struct Flow {
     pub(super) delivered: u64,
     pub(super) sent: u64,
     pub(super) lost: u64,
+    /// The longest that a datagram of the last run waited in the queue.
+    pub(super) longest_wait: Duration,
+    /// How long each datagram waited, if asked for.
+    pub(super) waits: Option<Vec<Duration>>,
     start: Instant,
     now: Instant,
     backlog: f64,
     offered_until: Instant,
     gate: Instant,
     link_free_at: Instant,
+    tokens: (f64, Instant),
     outstanding: VecDeque<Packet>,
     next_number: u64,
     largest_acked: Option<u64>,
@@ -101,12 +109,15 @@ impl Flow {
             delivered: 0,
             sent: 0,
             lost: 0,
+            longest_wait: Duration::ZERO,
+            waits: None,
             start,
             now: start,
             backlog: 0.0,
             offered_until: start,
             gate: start,
             link_free_at: start,
+            tokens: (f64::MAX, start),
             outstanding: VecDeque::new(),
             next_number: 0,
             largest_acked: None,
@@ -131,12 +142,30 @@ impl Flow {
     pub(super) fn run_observing(&mut self, time: Duration, mut observe: impl FnMut(&Flow)) -> f64 {
         let end = self.now + time;
         let before = self.delivered;
+        self.longest_wait = Duration::ZERO;
         while self.now < end {
             self.step(end);
             self.check();
             observe(self);
         }
         (self.delivered - before) as f64 * 8e-6 / time.as_secs_f64()
+    }
+
+    /// Runs for `time` and answers the phases in the order in which they were entered, with the time of entry.
+    pub(super) fn phases(&mut self, time: Duration) -> Vec<(&'static str, Duration)> {
+        let mut seen: Vec<(&'static str, Duration)> = Vec::new();
+        self.run_observing(time, |flow| {
+            let phase = flow.sender.metrics().phase;
+            if seen.last().is_none_or(|&(last, _)| last != phase) {
+                seen.push((phase, flow.elapsed()));
+            }
+        });
+        seen
+    }
+
+    /// What the controller takes for the path's bandwidth, in Mbit/s.
+    pub(super) fn bandwidth(&self) -> f64 {
+        self.sender.metrics().bandwidth.unwrap_or(0) as f64 * 8e-6
     }
 
     fn in_flight(&self) -> u64 {
@@ -212,9 +241,20 @@ impl Flow {
     /// When the acknowledgement of a datagram that leaves the gate comes back; `None` if the link loses it.
     fn through_the_link(&mut self) -> Option<Instant> {
         let random_loss = f64::from(self.random.next_u32()) < self.link.loss * 2f64.powi(32);
-        let queued = self.link_free_at.saturating_duration_since(self.gate).as_secs_f64();
-        if random_loss || queued * self.link.rate as f64 > self.link.queue as f64 {
+        let queued = self.link_free_at.saturating_duration_since(self.gate);
+        if random_loss || queued.as_secs_f64() * self.link.rate as f64 > self.link.queue as f64 {
             return None;
+        }
+        if let Some(burst) = self.link.policer {
+            let since = self.gate.saturating_duration_since(self.tokens.1).as_secs_f64();
+            let tokens = (self.tokens.0 + since * self.link.rate as f64).min(burst as f64);
+            let passes = tokens >= SMSS as f64;
+            self.tokens = (if passes { tokens - SMSS as f64 } else { tokens }, self.gate.max(self.tokens.1));
+            return passes.then_some(self.gate + self.link.rtt);
+        }
+        self.longest_wait = self.longest_wait.max(queued);
+        if let Some(waits) = &mut self.waits {
+            waits.push(queued);
         }
         let serialized = Duration::from_secs_f64(SMSS as f64 / self.link.rate as f64);
         self.link_free_at = self.link_free_at.max(self.gate) + serialized;

@@ -32,7 +32,7 @@ struct Arguments {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
     /// Congestion controllers to measure with; may be given several times.
-    #[arg(long, default_values = ["cubic", "bbr1"])]
+    #[arg(long, default_values = ["cubic", "bbr3"])]
     congestion: Vec<Algorithm>,
     /// Variants to measure; may be given several times.
     #[arg(long, value_enum, default_values = ["yardstick", "single", "bicast"])]

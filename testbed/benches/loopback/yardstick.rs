@@ -87,7 +87,8 @@ fn transport(congestion: Algorithm) -> Arc<TransportConfig> {
     let factory: Arc<dyn ControllerFactory + Send + Sync> = match congestion {
         Algorithm::Cubic => Arc::new(CubicConfig::default()),
         Algorithm::NewReno => Arc::new(NewRenoConfig::default()),
-        Algorithm::Bbr1 => Arc::new(BbrConfig::default()),
+        // The only one it has.
+        Algorithm::Bbr1 | Algorithm::Bbr3 | Algorithm::Bbr3Draft => Arc::new(BbrConfig::default()),
     };
     let mut config = TransportConfig::default();
     config.congestion_controller_factory(factory);

@@ -22,7 +22,10 @@ use std::time::{Duration, Instant};
 
 use quinn::congestion::{Controller, ControllerFactory, ControllerMetrics};
 use quinn_proto::RttEstimator;
-use tandem_proto::congestion::{Algorithm, Bbr1, PacedSender, SendPhase, SenderState, initial_window};
+use tandem_proto::congestion::rate_sample::HiddenLoss;
+use tandem_proto::congestion::{
+    Algorithm, Bbr1, Bbr3, Congestion, PacedSender, SendPhase, SenderState, initial_window,
+};
 use tandem_proto::wire::header::HoldClass;
 use tracing::debug;
 
@@ -50,6 +53,8 @@ struct Switchable {
     running: Running,
     seed: u64,
     mtu: u16,
+    /// Reported losses on their way from the handle to the controller; empty in between.
+    losses: Vec<HiddenLoss>,
 }
 
 #[derive(Clone)]
@@ -64,7 +69,7 @@ impl Switchable {
     fn new(handle: CongestionHandle, seed: u64, now: Instant, mtu: u16) -> Self {
         let algorithm = handle.algorithm();
         let running = start(algorithm, seed, now, mtu);
-        let controller = Switchable { handle, algorithm, running, seed, mtu };
+        let controller = Switchable { handle, algorithm, running, seed, mtu, losses: Vec::new() };
         controller.announce();
         controller
     }
@@ -78,7 +83,10 @@ impl Switchable {
         debug!(from = %self.algorithm, to = %wish, "congestion controller changes");
         self.algorithm = wish;
         self.running = start(wish, self.seed, now, self.mtu);
-        self.handle.0.signals.lock().take_congestion();
+        let mut signals = self.handle.0.signals.lock();
+        signals.take_congestion();
+        signals.take_reported(&mut self.losses);
+        drop(signals);
         self.announce();
     }
 
@@ -139,14 +147,15 @@ impl Switchable {
 
 /// A fresh controller of the kind.
 fn start(algorithm: Algorithm, seed: u64, now: Instant, mtu: u16) -> Running {
-    match algorithm {
-        Algorithm::Cubic => Running::LossBased(LossBased::cubic(now, mtu)),
-        Algorithm::NewReno => Running::LossBased(LossBased::new_reno(now, mtu)),
-        Algorithm::Bbr1 => {
-            let smss = u64::from(mtu);
-            Running::RateBased(Box::new(PacedSender::new(Box::new(Bbr1::new(smss, seed, now)), smss, now)))
-        }
-    }
+    let smss = u64::from(mtu);
+    let controller: Box<dyn Congestion> = match algorithm {
+        Algorithm::Cubic => return Running::LossBased(LossBased::cubic(now, mtu)),
+        Algorithm::NewReno => return Running::LossBased(LossBased::new_reno(now, mtu)),
+        Algorithm::Bbr1 => Box::new(Bbr1::new(smss, seed, now)),
+        Algorithm::Bbr3 => Box::new(Bbr3::new(smss, seed, now)),
+        Algorithm::Bbr3Draft => Box::new(Bbr3::draft(smss, seed, now)),
+    };
+    Running::RateBased(Box::new(PacedSender::new(controller, smss, now)))
 }
 
 impl Controller for Switchable {
@@ -170,14 +179,18 @@ impl Controller for Switchable {
 
     fn on_end_acks(&mut self, now: Instant, in_flight: u64, app_limited: bool, largest_packet_num_acked: Option<u64>) {
         self.follow_wish(now);
-        let (congestion, hold_lag) = {
+        let (congestion, report, hold_lag) = {
             let mut signals = self.handle.0.signals.lock();
-            (signals.take_congestion(), signals.short_hold_lag())
+            (signals.take_congestion(), signals.take_reported(&mut self.losses), signals.short_hold_lag())
         };
-        let (congestion, hold_lag) = match self.handle.hold_rule() {
-            HoldRule::Off => (None, Duration::ZERO),
-            HoldRule::WithoutSignals => (None, hold_lag),
-            HoldRule::On => (congestion, hold_lag),
+        let (congestion, report, hold_lag) = match self.handle.hold_rule() {
+            // What the library sees itself counts once.
+            HoldRule::Off => (None, report, Duration::ZERO),
+            HoldRule::WithoutSignals => {
+                self.losses.clear();
+                (None, None, hold_lag)
+            }
+            HoldRule::On => (congestion, report, hold_lag),
         };
         match &mut self.running {
             Running::LossBased(controller) => {
@@ -186,7 +199,10 @@ impl Controller for Switchable {
                     controller.reference_path_lost(loss, now);
                 }
             }
-            Running::RateBased(sender) => sender.end_acks(now, in_flight, hold_lag),
+            Running::RateBased(sender) => {
+                sender.end_acks(now, in_flight, hold_lag);
+                sender.reported(now, &self.losses, report.as_ref());
+            }
         }
         self.publish_decisions();
     }

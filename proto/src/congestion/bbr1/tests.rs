@@ -13,22 +13,10 @@ fn secs(secs: f64) -> Duration {
     Duration::from_secs_f64(secs)
 }
 
-/// The phases in the order in which they were entered, with the time of entry.
-fn phases(flow: &mut Flow, time: Duration) -> Vec<(&'static str, Duration)> {
-    let mut seen: Vec<(&'static str, Duration)> = Vec::new();
-    flow.run_observing(time, |flow| {
-        let phase = flow.sender.metrics().phase;
-        if seen.last().is_none_or(|&(last, _)| last != phase) {
-            seen.push((phase, flow.elapsed()));
-        }
-    });
-    seen
-}
-
 #[test]
 fn it_walks_from_startup_through_drain_to_probing_the_bandwidth() {
     let mut flow = flow(Link::standard(), 1);
-    let seen = phases(&mut flow, secs(2.0));
+    let seen = flow.phases(secs(2.0));
     assert_eq!(seen.iter().map(|&(phase, _)| phase).collect::<Vec<_>>(), ["startup", "drain", "probe_bw"]);
     // Twelve rounds of at most twice the bare round trip.
     assert!(seen[1].1 < secs(0.24), "{seen:?}");
@@ -104,7 +92,7 @@ fn the_bare_round_trip_is_looked_for_every_ten_seconds_and_for_a_fifth_of_one() 
     for _ in 0..45 {
         // The route grows longer all the time, so that the old round trip is never seen again by itself.
         flow.link.rtt += Duration::from_micros(50);
-        seen.extend(phases(&mut flow, secs(1.0)));
+        seen.extend(flow.phases(secs(1.0)));
     }
     seen.dedup_by_key(|&mut (phase, _)| phase);
     let probes: Vec<_> = seen.iter().zip(&seen[1..]).filter(|((phase, _), _)| *phase == "probe_rtt").collect();
@@ -202,6 +190,7 @@ fn a_hold_at_the_far_side_widens_the_window_by_what_it_holds() {
             prior_delivered: delivered,
             lost: 0,
             tx_in_flight: 100_000,
+            lost_in_flight: 0,
             rtt: Some(Duration::from_millis(10)),
             send_time: now,
             app_limited: false,
@@ -230,9 +219,12 @@ fn persistent_congestion_leaves_the_least_window_and_a_recovery_ends_with_the_ol
         delivered: 0,
         lost_since_sent: SMSS,
         tx_in_flight: 10 * SMSS,
+        lost_in_flight: 1,
+        send_time: now,
         app_limited: false,
         persistent,
         marked: false,
+        reported: false,
     };
     let mut bbr = Bbr1::new(SMSS, 1, now);
     let before = bbr.control().cwnd;

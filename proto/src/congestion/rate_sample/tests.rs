@@ -130,11 +130,11 @@ fn losses_are_taken_from_the_newest_records_and_counted_since_their_sending() {
     let start = base();
     let mut sampler = Sampler::new(start);
     send(&mut sampler, (0..4).map(|k| start + ms(f64::from(k))));
-    let batch = sampler.on_lost(start + ms(2.0), 2_000, false, SMSS);
+    let batch = sampler.on_lost(start + ms(9.0), start + ms(2.0), 2_000, false, SMSS);
     assert_eq!((batch.bytes, batch.in_flight, batch.lost_since_sent, batch.tx_in_flight), (2_000, 2_000, 2_000, 3_000));
     // Packets 1 and 2 are settled: an acknowledgement of either finds no bytes left.
     assert_eq!(sampler.records.iter().map(|record| record.lost).collect::<Vec<_>>(), [0, 1_000, 1_000, 0]);
-    let mark = sampler.on_lost(start + ms(3.0), 0, false, SMSS);
+    let mark = sampler.on_lost(start + ms(9.0), start + ms(3.0), 0, false, SMSS);
     assert!(mark.marked);
     assert_eq!((mark.bytes, mark.in_flight), (SMSS, 2_000));
 }
@@ -154,7 +154,7 @@ proptest! {
                 0 => sampler.on_sent(now, now, bytes, CWND, SMSS),
                 1 => sampler.on_ack(earlier, bytes, bytes % 2 == 0),
                 2 => { sampler.end_acks(now, bytes * 10, CWND, SMSS); }
-                _ => { sampler.on_lost(earlier, bytes / 2, false, SMSS); }
+                _ => { sampler.on_lost(now, earlier, bytes / 2, false, SMSS); }
             }
             prop_assert!(sampler.records.len() <= MOST);
             prop_assert!(sampler.records.iter().all(|record| record.acked + record.lost <= record.bytes));

@@ -1,0 +1,108 @@
+//! Startup and drain: finding the bandwidth for the first time, and emptying the queue that this leaves.
+//!
+//! Startup ends when the delivery rate grows no more, or when it costs too much loss. The test of growth also ends *up*.
+
+use std::time::Instant;
+
+use super::unmask::Verdict;
+use super::{Bbr3, LOSS_THRESHOLD, State};
+use crate::congestion::rate_sample::{AckBatch, RateSample};
+
+/// Growth in a round below which the pipe may be full, and how many such rounds in a row say it is (5.3.1.2).
+const GROWTH: f64 = 1.25;
+const ROUNDS: u32 = 3;
+
+/// Separate losses in a round from which the draft ends startup (5.3.1.3).
+const LOSS_EVENTS: u32 = 6;
+
+/// Rounds after which drain ends whatever is in flight (5.3.2).
+const DRAIN_ROUNDS: u64 = 3;
+
+/// Whether sending more brings more (5.3.1.2).
+#[derive(Debug, Clone, Default)]
+pub(super) struct FullPipe {
+    /// It was found full once, so startup is over.
+    pub(super) reached: bool,
+    /// It was found full in this probe.
+    pub(super) now: bool,
+    bandwidth: u64,
+    rounds: u32,
+}
+
+impl FullPipe {
+    pub(super) fn update(&mut self, sample: &RateSample, round_start: bool) {
+        if self.now || !round_start || sample.app_limited {
+            return;
+        }
+        let rate = sample.delivery_rate.unwrap_or(0);
+        if rate as f64 >= self.bandwidth as f64 * GROWTH {
+            self.bandwidth = rate;
+            self.rounds = 0;
+            return;
+        }
+        self.rounds += 1;
+        if self.rounds >= ROUNDS {
+            self.found();
+        }
+    }
+
+    pub(super) fn found(&mut self) {
+        self.now = true;
+        self.reached = true;
+    }
+
+    /// Begins to look anew; `rate` is what growth is measured against.
+    pub(super) fn restart(&mut self, rate: u64) {
+        self.now = false;
+        self.bandwidth = rate;
+        self.rounds = 0;
+    }
+}
+
+/// Losses of one round, in bytes.
+#[derive(Debug, Clone, Default)]
+pub(super) struct RoundLoss {
+    pub(super) delivered: u64,
+    pub(super) lost: u64,
+    /// Batches of losses.
+    pub(super) events: u32,
+}
+
+impl Bbr3 {
+    /// Ends startup if the round lost too much (5.3.1.3).
+    pub(super) fn check_startup_loss(&mut self, acked: &AckBatch, verdict: Option<Verdict>) {
+        if self.state != State::Startup || self.full_pipe.reached {
+            return;
+        }
+        let too_much = match verdict {
+            None => {
+                let whole_round =
+                    self.recovery.is_some_and(|recovery| acked.sample.prior_delivered >= recovery.began_at_delivered);
+                let sum = self.round_loss.lost + self.round_loss.delivered;
+                whole_round
+                    && self.round_loss.events >= LOSS_EVENTS
+                    && self.round_loss.lost as f64 > LOSS_THRESHOLD * sum as f64
+            }
+            Some(verdict) => verdict.ends_startup,
+        };
+        if too_much {
+            self.full_pipe.found();
+            self.inflight_longterm = Some(self.bdp(1.0, self.bandwidth()).max(self.latest.inflight));
+        }
+    }
+
+    pub(super) fn check_startup(&mut self) {
+        if self.state == State::Startup && self.full_pipe.reached {
+            self.enter(State::Drain);
+            self.drain_began_round = self.rounds.count;
+            self.aggregation.remember_longer();
+        }
+    }
+
+    pub(super) fn check_drain(&mut self, acked: &AckBatch, now: Instant) {
+        let drained = acked.in_flight <= self.flight(1.0, self.bandwidth());
+        if self.state == State::Drain && (drained || self.rounds.count > self.drain_began_round + DRAIN_ROUNDS) {
+            self.enter_down(now);
+        }
+    }
+}
