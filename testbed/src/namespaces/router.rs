@@ -123,11 +123,11 @@ impl Access {
         Ok(Self {
             tap,
             host,
+            next_rebind: behaviour.rebind_every.map(|every| now + every),
             behaviour,
             up: Link::new(up, now).context("the link up")?,
             down: Link::new(down, now).context("the link down")?,
             refused: Refused::default(),
-            next_rebind: None,
             hosts_v6: Vec::new(),
         })
     }
