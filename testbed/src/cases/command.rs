@@ -1,11 +1,11 @@
 //! The command line of the cases, behind `cargo xtask cases`: which to run, and how to print what came of them.
 //!
-//! Needs root. One run at a time on a machine: another waits for it, as both would measure each other.
+//! Needs root. One case at a time on a machine: other runs wait for it, as each would measure the other.
 
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{Case, Context, Outcome};
 use crate::namespaces::{Bed, Programs};
@@ -14,6 +14,8 @@ use clap::Parser;
 
 /// What makes runs wait for each other.
 const LOCK: &str = "/run/tandem-cases.lock";
+/// How often a run that waits looks.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// The nice value of a run.
 const PRIORITY: libc::c_int = -10;
@@ -67,11 +69,6 @@ fn run(arguments: Arguments) -> Result<bool> {
         bail!("this machine lacks {lack}; run it with sudo, or in a virtual machine");
     }
     let programs = Programs::beside_this_one()?;
-    let lock = File::create(LOCK).with_context(|| format!("opening {LOCK}"))?;
-    if lock.try_lock().is_err() {
-        eprintln!("waiting for another run of cases on this machine");
-        lock.lock().with_context(|| format!("waiting for {LOCK}"))?;
-    }
     // SAFETY: makes this process, and what it starts, go before others, so that other work on the machine disturbs less.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, PRIORITY) };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -85,13 +82,10 @@ fn run(arguments: Arguments) -> Result<bool> {
                 logs: arguments.logs.clone(),
                 code: case.code,
             };
-            eprintln!("{}: {}", case.code, case.what);
-            let started = Instant::now();
-            let result = tokio::select! {
-                result = (case.run)(context) => result,
+            let outcome = tokio::select! {
+                outcome = alone(case, context) => outcome?,
                 _ = tokio::signal::ctrl_c() => bail!("interrupted"),
             };
-            let outcome = Outcome { code: case.code, result, took: started.elapsed() };
             if !arguments.json {
                 super::print_table(&outcome);
             }
@@ -107,6 +101,22 @@ fn run(arguments: Arguments) -> Result<bool> {
         }
         Ok(missed.is_empty())
     })
+}
+
+/// Runs a case while no other run on this machine does.
+async fn alone(case: &Case, context: Context) -> Result<Outcome> {
+    let lock = File::create(LOCK).with_context(|| format!("opening {LOCK}"))?;
+    let mut told = false;
+    while lock.try_lock().is_err() {
+        if !std::mem::replace(&mut told, true) {
+            eprintln!("{}: waiting for another run of cases on this machine", case.code);
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+    eprintln!("{}: {}", case.code, case.what);
+    let started = Instant::now();
+    let result = (case.run)(context).await;
+    Ok(Outcome { code: case.code, result, took: started.elapsed() })
 }
 
 /// The cases of those codes, or that begin with them.
