@@ -77,6 +77,7 @@ fn engine_config(options: RunOptions) -> anyhow::Result<EngineConfig> {
     config.credentials = file.credentials;
     config.forwards = file.forwards;
     config.forwards.extend(options.forwards);
+    config.captive_check = file.captive_check.unwrap_or(true);
     config.interfaces = if options.interfaces.is_empty() { file.interfaces } else { options.interfaces };
     config.mode = mode.or(file.mode).unwrap_or_default();
     config.congestion = options.congestion.or(file.congestion).unwrap_or_default();

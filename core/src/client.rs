@@ -11,7 +11,9 @@
 //! ```
 
 mod backoff;
+mod captive;
 pub mod control;
+mod diagnose;
 mod dial;
 pub mod doctor;
 mod engine;

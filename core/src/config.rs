@@ -6,6 +6,7 @@
 //! bicast = "both"             # client, server or both (default); alone it means mode = "bicast"
 //! congestion = "bbr3"         # bbr3 (default), bbr3-draft, cubic, newreno or bbr1
 //! interfaces = ["wlan0"]      # default: every way to the internet
+//! captive_check = true        # default; false: look for no login pages
 //! link_file = "pairing-link"  # relative to this file
 //!
 //! [socks]
@@ -48,6 +49,8 @@ pub struct Config {
     pub congestion: Option<Algorithm>,
     /// Names of the interfaces to use; empty for every way to the internet.
     pub interfaces: Vec<String>,
+    /// Whether silent networks are looked at for a login page.
+    pub captive_check: Option<bool>,
     /// The file with the pairing link.
     pub link_file: Option<PathBuf>,
     /// Where the SOCKS5 proxy listens.
@@ -108,6 +111,7 @@ impl Config {
             mode: read_mode(&top)?,
             congestion: top.parsed("congestion")?,
             interfaces: top.strings("interfaces")?,
+            captive_check: top.truth("captive_check")?,
             // Joining an absolute path gives that path.
             link_file: top.string("link_file")?.map(|file| path.parent().unwrap_or(Path::new("")).join(file)),
             listen: socks.as_ref().map(|socks| socks.address("listen")).transpose()?.flatten(),

@@ -9,7 +9,7 @@
 mod scripted;
 mod system;
 
-pub use scripted::{Binder, Resolver, Scripted};
+pub use scripted::{Asker, Binder, Resolver, Scripted};
 pub use system::System;
 
 use std::any::Any;
@@ -62,6 +62,17 @@ pub trait Platform: Send + Sync + 'static {
     /// When the name has no address or no resolver answers; [`io::ErrorKind::Unsupported`] where the system cannot ask the
     /// resolvers of one network.
     fn resolve(&self, name: &str, interface: Option<&Interface>) -> Answer<Vec<IpAddr>>;
+
+    /// Sends a request by TCP to `to` through `interface`, and answers with what comes back, to the first empty line or
+    /// the end. To be called
+    /// within a tokio runtime; the caller limits the time.
+    ///
+    /// # Errors
+    /// The operating system's, among them that there is no way, or that the far side refuses.
+    fn ask(&self, interface: &Interface, to: SocketAddr, request: String) -> Answer<Vec<u8>>;
+
+    /// What this machine itself may do to answers that `remote` sends to `interface`, in words; `None` if nothing is known.
+    fn obstacle(&self, interface: &Interface, remote: IpAddr) -> Option<String>;
 
     /// For how long in all the machine has been suspended since it started; zero where the system does not tell.
     fn suspended(&self) -> Duration;

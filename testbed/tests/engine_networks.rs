@@ -8,11 +8,12 @@ mod bed;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::time::Duration;
 
 use bed::{Bed, RELAY, card, download, link, open, paths_up, read_all, scenario, until};
-use tandem_core::platform::{Binder, Bound, Interface, InterfaceKind, Resolver};
+use tandem_core::platform::{Asker, Binder, Bound, Interface, InterfaceKind, Resolver};
+use tandem_netem::Direction;
 use tandem_proto::stats::{SessionState, Snapshot};
 use tandem_testbed::Line;
 use tandem_testbed::virtual_time::elapsed;
@@ -181,6 +182,82 @@ fn on_an_ipv6_only_network_a_relay_given_by_its_ipv4_address_is_reached_through_
             },
         );
     }
+}
+
+/// What a login page in between answers, on one network until the login.
+fn login_page(captive: &'static str, logged_in: Arc<AtomicBool>) -> Asker {
+    Arc::new(move |network, to, request| {
+        assert!(
+            to.port() == 80 && request.starts_with("GET /generate_204 HTTP/1.1\r\nHost: 203.0.113.1\r\n"),
+            "{to} {request}"
+        );
+        let answers = network == captive && !logged_in.load(Ordering::Relaxed);
+        Box::pin(async move {
+            let page = b"HTTP/1.1 302 Found\r\nLocation: http://login.example/\r\n\r\n".to_vec();
+            if answers { Ok(page) } else { Err(io::ErrorKind::ConnectionRefused.into()) }
+        })
+    })
+}
+
+/// MULTI-5
+#[test]
+fn a_network_with_only_a_login_page_is_told_as_such_and_used_soon_after_the_login() {
+    scenario(
+        |seed| link(10, seed),
+        async |bed| {
+            let logged_in = Arc::new(AtomicBool::new(false));
+            bed.platform.set_asker(login_page("wifi0", Arc::clone(&logged_in)));
+            bed.lines[0].cut(Direction::Up);
+            let engine = bed.engine(bed.config()).await;
+            download(&engine.handle().dial(), 1000).await;
+            assert!(elapsed() < SECOND, "it goes by the other network: {:?}", elapsed());
+            let told = |snapshot: &Snapshot| {
+                let wifi = snapshot.paths.iter().find(|path| path.interface == "wifi0");
+                wifi.is_some_and(|path| path.problem.as_deref() == Some("captive: sign in to the network"))
+            };
+            let captive = until(&engine, "it is told", told).await;
+            assert_eq!((captive.state, paths_up(&captive)), (SessionState::Connected, vec!["cell0"]));
+            sleep(60 * SECOND).await;
+            assert!(told(&engine.handle().snapshot()));
+
+            bed.lines[0].restore(Direction::Up);
+            logged_in.store(true, Ordering::Relaxed);
+            let login = elapsed();
+            let both = until(&engine, "both paths are up", all_up(2)).await;
+            assert!(elapsed() - login < 10 * SECOND, "{:?}", elapsed() - login);
+            assert!(both.paths.iter().all(|path| path.problem.is_none()), "{both:#?}");
+        },
+    );
+}
+
+/// MULTI-5
+#[test]
+fn with_nothing_but_a_login_page_the_session_comes_up_soon_after_the_login() {
+    scenario(
+        |seed| link(10, seed),
+        async |bed| {
+            let logged_in = Arc::new(AtomicBool::new(false));
+            bed.platform.set_asker(login_page("wifi0", Arc::clone(&logged_in)));
+            bed.platform.set(vec![card(&bed.network, &bed.lines[0], 0)]);
+            bed.lines[0].cut(Direction::Up);
+            let engine = bed.engine(bed.config()).await;
+            let told = |snapshot: &Snapshot| {
+                let problem = snapshot.problem.as_deref().unwrap_or_default();
+                snapshot.state == SessionState::Connecting && problem.contains("wifi0: captive: sign in")
+            };
+            until(&engine, "it is told", told).await;
+            // However the login falls among the attempts.
+            for minutes in 1..=5 {
+                bed.lines[0].cut(Direction::Up);
+                until(&engine, "it is not connected", |snapshot| snapshot.state == SessionState::Connecting).await;
+                sleep(Duration::from_millis(minutes * 61_700)).await;
+                bed.lines[0].restore(Direction::Up);
+                let login = elapsed();
+                until(&engine, "the path is up", all_up(1)).await;
+                assert!(elapsed() - login < 10 * SECOND, "{:?}", elapsed() - login);
+            }
+        },
+    );
 }
 
 /// MULTI-8

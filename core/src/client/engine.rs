@@ -14,6 +14,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::DEFAULT_LISTEN;
+use super::diagnose::{Findings, diagnose};
 use super::dial::SessionDial;
 use super::maker::Maker;
 use super::names::Names;
@@ -44,6 +45,9 @@ pub struct EngineConfig {
     pub mode: Mode,
     /// The congestion controller, of both directions.
     pub congestion: Algorithm,
+    /// Whether networks on which the relay is silent are looked at by a plain HTTP request to its address, which a captive
+    /// network answers.
+    pub captive_check: bool,
     /// Makes everything that is drawn at random repeatable; for tests.
     pub seed: Option<[u8; 32]>,
 }
@@ -59,6 +63,7 @@ impl EngineConfig {
             interfaces: Vec::new(),
             mode: Mode::default(),
             congestion: Algorithm::default(),
+            captive_check: true,
             seed: None,
         }
     }
@@ -84,6 +89,7 @@ pub struct Engine {
     socks: Option<SocketAddr>,
     inbounds: JoinSet<()>,
     session: JoinHandle<()>,
+    diagnosis: Option<JoinHandle<()>>,
     stop_inbounds: CancellationToken,
     stop_session: CancellationToken,
     publisher: JoinHandle<()>,
@@ -102,6 +108,7 @@ struct Shared {
     mode: watch::Sender<Mode>,
     flows: Arc<FlowGauge>,
     snapshots: watch::Sender<Snapshot>,
+    findings: watch::Receiver<Findings>,
     stop_requested: CancellationToken,
 }
 
@@ -122,6 +129,7 @@ impl Engine {
             listeners.push(bind(forward.listen, Service::Forward(forward.target.clone())).await?);
         }
 
+        let (findings_sender, findings) = watch::channel(Findings::new());
         let (phase_sender, phase) = watch::channel(Phase::Connecting { problem: None });
         let mode = watch::Sender::new(config.mode);
         let shared = Arc::new(Shared {
@@ -131,13 +139,17 @@ impl Engine {
             mode: mode.clone(),
             flows: Arc::default(),
             snapshots: watch::Sender::default(),
+            findings,
             stop_requested: CancellationToken::new(),
         });
         let (stop_inbounds, stop_session) = (CancellationToken::new(), CancellationToken::new());
         let names = Names::new(config.link.relays.clone(), Arc::clone(&platform));
         let networks = Networks::new(platform, config.interfaces.clone());
         let machine = networks.subscribe();
+        let captive_check = config.captive_check;
         let maker = Arc::new(Maker::new(config, networks, names, mode.subscribe()));
+        let diagnosis =
+            captive_check.then(|| tokio::spawn(diagnose(Arc::clone(&maker), phase.clone(), findings_sender)));
         let session =
             Session { maker, machine, phase: phase_sender, mode: mode.subscribe(), stop: stop_session.clone() };
         let session = tokio::spawn(session.run());
@@ -148,7 +160,7 @@ impl Engine {
         }
         let handle = EngineHandle { shared };
         let publisher = tokio::spawn(publish(handle.clone()));
-        Ok(Self { handle, socks, inbounds, session, stop_inbounds, stop_session, publisher })
+        Ok(Self { handle, socks, inbounds, session, diagnosis, stop_inbounds, stop_session, publisher })
     }
 
     /// Where the SOCKS5 proxy listens.
@@ -176,6 +188,9 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         self.session.abort();
+        if let Some(diagnosis) = &self.diagnosis {
+            diagnosis.abort();
+        }
         self.publisher.abort();
     }
 }
@@ -201,7 +216,7 @@ impl EngineHandle {
         match &*shared.phase.borrow() {
             Phase::Connecting { problem } => {
                 snapshot.state = SessionState::Connecting;
-                snapshot.problem = problem.clone();
+                snapshot.problem = with_findings(problem.clone(), &shared.findings.borrow());
             }
             Phase::Ended { problem } => {
                 snapshot.state = SessionState::Stopped;
@@ -218,6 +233,7 @@ impl EngineHandle {
                 snapshot.up = stats.link.up;
                 snapshot.down = stats.link.down;
                 snapshot.paths = one_per_network(stats.link.paths);
+                tell(&mut snapshot.paths, &shared.findings.borrow());
                 // With a relay that does not speak our headers no path ever comes up, and QUIC alone knows.
                 let came_up = *connected.connection.path_changes().borrow() > 0;
                 if came_up && snapshot.paths.iter().all(|path| path.state != PathState::Up) {
@@ -270,6 +286,26 @@ fn one_per_network(paths: Vec<PathStats>) -> Vec<PathStats> {
         }
     }
     shown
+}
+
+/// Says why a path is not up, where that was found out.
+fn tell(paths: &mut [PathStats], findings: &Findings) {
+    for path in paths.iter_mut().filter(|path| path.state != PathState::Up) {
+        if let Some(finding) = findings.get(&path.interface).filter(|finding| finding.tells_more_than_silence()) {
+            path.problem = Some(finding.to_string());
+        }
+    }
+}
+
+/// The same where there is no session that could show paths.
+fn with_findings(problem: Option<String>, findings: &Findings) -> Option<String> {
+    let told = findings.iter().filter(|(_, finding)| finding.tells_more_than_silence());
+    let told: Vec<_> = told.map(|(network, finding)| format!("{network}: {finding}")).collect();
+    match (problem, told.is_empty()) {
+        (problem, true) => problem,
+        (None, false) => Some(told.join("; ")),
+        (Some(problem), false) => Some(format!("{problem} ({})", told.join("; "))),
+    }
 }
 
 fn nothing_answers(paths: &[PathStats]) -> String {

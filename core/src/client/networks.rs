@@ -74,6 +74,11 @@ impl Networks {
         SessionError::NoNetwork(machine.problem.clone().unwrap_or_else(|| self.reason(&machine.interfaces, &chosen)))
     }
 
+    /// The machine itself.
+    pub(super) fn platform(&self) -> &Arc<dyn Platform> {
+        &self.platform
+    }
+
     /// Opens the socket of a way.
     pub(super) fn open(&self, way: &Way) -> std::io::Result<PathSpec> {
         let bound = self.platform.bind(&way.interface, way.remote)?;

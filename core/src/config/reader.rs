@@ -12,7 +12,7 @@ use super::ConfigError;
 
 /// Every table and its keys. The first is the top of the file.
 const SCHEMA: [(&str, &[&str]); 3] = [
-    ("", &["version", "mode", "bicast", "congestion", "interfaces", "link_file", "socks", "forward"]),
+    ("", &["version", "mode", "bicast", "congestion", "interfaces", "captive_check", "link_file", "socks", "forward"]),
     ("socks", &["listen", "user", "password"]),
     ("forward", &["listen", "target"]),
 ];
@@ -132,6 +132,14 @@ impl<'d> Table<'d> {
             let integer = value.get_ref().as_integer();
             let number = integer.and_then(|integer| i64::from_str_radix(integer.as_str(), integer.radix()).ok());
             number.ok_or_else(|| self.expected(key, value.get_ref(), allowed))
+        };
+        self.entries.get(key).map(read).transpose()
+    }
+
+    pub(super) fn truth(&self, key: &str) -> Result<Option<bool>, ConfigError> {
+        let read = |value: &Spanned<DeValue<'_>>| {
+            let value = value.get_ref();
+            value.as_bool().ok_or_else(|| self.expected(key, value, "true or false"))
         };
         self.entries.get(key).map(read).transpose()
     }

@@ -21,6 +21,7 @@ fn a_full_file_becomes_checked_values() {
         bicast = "server"
         congestion = "bbr1"
         interfaces = ["wlan0", "wwan0"]
+        captive_check = false
         link_file = "link"
         [socks]
         listen = "[::1]:1081"
@@ -38,6 +39,7 @@ fn a_full_file_becomes_checked_values() {
     assert_eq!(config.mode, Some(Mode::Bicast(Sides::Server)));
     assert_eq!(config.congestion, Some(Algorithm::Bbr1));
     assert_eq!(config.interfaces, ["wlan0", "wwan0"]);
+    assert_eq!(config.captive_check, Some(false));
     assert_eq!(config.link_file, Some(PathBuf::from("/etc/link")));
     assert_eq!(config.listen, Some("[::1]:1081".parse().unwrap()));
     assert_eq!(config.credentials.unwrap().user, "ann");
@@ -86,6 +88,7 @@ fn a_wrong_value_is_refused_with_its_line_and_what_is_allowed() {
         ("version = 1\nmode = \"single\"\nbicast = \"both\"", ":3: bicast needs mode = \"bicast\""),
         ("version = 1\nmode = \"bicast\"\nbicast = \"up\"", ":3: bicast is wrong: bicast side \"up\" is unknown"),
         ("version = 1\ncongestion = \"bbr\"", ":2: congestion is wrong: congestion controller \"bbr\" is unknown"),
+        ("version = 1\ncaptive_check = 1", ":2: captive_check is of type integer; it must be true or false"),
         ("version = 1\ninterfaces = \"wlan0\"", ":2: interfaces is of type string; it must be a list of strings"),
         ("version = 1\nsocks = 3", ":2: socks must be a table, written [socks]"),
         ("version = 1\n[forward]\nlisten = \"127.0.0.1:1\"", ":2: forward must be a list of tables"),
@@ -116,6 +119,7 @@ fn line() -> impl Strategy<Value = String> {
         Just("bicast"),
         Just("congestion"),
         Just("interfaces"),
+        Just("captive_check"),
         Just("link_file"),
         Just("socks"),
         Just("forward"),

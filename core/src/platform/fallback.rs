@@ -24,6 +24,11 @@ pub(super) fn resolve(_name: &str, _interface: &Interface) -> Answer<Vec<IpAddr>
     Box::pin(async { Err(io::ErrorKind::Unsupported.into()) })
 }
 
+/// Unknown.
+pub(super) fn obstacle(_interface: &Interface, _remote: IpAddr) -> Option<String> {
+    None
+}
+
 /// Unknown: zero.
 pub(super) fn suspended() -> Duration {
     Duration::ZERO

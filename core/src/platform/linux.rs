@@ -2,12 +2,15 @@
 
 #[path = "linux/resolver.rs"]
 mod resolver;
+#[path = "linux/routes.rs"]
+mod routes;
 
 use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
 pub(super) use resolver::resolve;
+pub(super) use routes::obstacle;
 use socket2::Socket;
 
 use super::super::Interface;

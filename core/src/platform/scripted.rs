@@ -16,7 +16,11 @@ pub type Binder = Arc<dyn Fn(SocketAddr) -> io::Result<Bound> + Send + Sync>;
 /// Looks a name up on the network of this name, or for everyone.
 pub type Resolver = Arc<dyn Fn(&str, Option<&str>) -> Answer<Vec<IpAddr>> + Send + Sync>;
 
-/// A platform with scripted networks; clones share them. It knows no name until it is given a resolver.
+/// Answers a request that is sent by TCP on the network of this name.
+pub type Asker = Arc<dyn Fn(&str, SocketAddr, &str) -> Answer<Vec<u8>> + Send + Sync>;
+
+/// A platform with scripted networks; clones share them. Nobody answers its requests by TCP, and it knows no name, until it is
+/// given who does.
 #[derive(Clone)]
 pub struct Scripted {
     script: Arc<Mutex<Script>>,
@@ -26,6 +30,7 @@ pub struct Scripted {
 struct Script {
     networks: Vec<(Interface, Binder)>,
     resolver: Resolver,
+    asker: Asker,
     suspended: Duration,
 }
 
@@ -33,7 +38,8 @@ impl Scripted {
     /// A platform with these networks.
     pub fn new(networks: Vec<(Interface, Binder)>) -> Self {
         let resolver: Resolver = Arc::new(|_, _| Box::pin(async { Err(io::ErrorKind::NotFound.into()) }));
-        let script = Script { networks, resolver, suspended: Duration::ZERO };
+        let asker: Asker = Arc::new(|_, _, _| Box::pin(async { Err(io::ErrorKind::TimedOut.into()) }));
+        let script = Script { networks, resolver, asker, suspended: Duration::ZERO };
         Self { script: Arc::new(Mutex::new(script)), changes: watch::Sender::new(0) }
     }
 
@@ -46,6 +52,11 @@ impl Scripted {
     /// Replaces what names mean.
     pub fn set_resolver(&self, resolver: Resolver) {
         self.script.lock().resolver = resolver;
+    }
+
+    /// Replaces who answers by TCP.
+    pub fn set_asker(&self, asker: Asker) {
+        self.script.lock().asker = asker;
     }
 
     /// The machine has been suspended for so long.
@@ -72,6 +83,15 @@ impl Platform for Scripted {
     fn resolve(&self, name: &str, interface: Option<&Interface>) -> Answer<Vec<IpAddr>> {
         let resolver = Arc::clone(&self.script.lock().resolver);
         resolver(name, interface.map(|interface| interface.name.as_str()))
+    }
+
+    fn ask(&self, interface: &Interface, to: SocketAddr, request: String) -> Answer<Vec<u8>> {
+        let asker = Arc::clone(&self.script.lock().asker);
+        asker(&interface.name, to, &request)
+    }
+
+    fn obstacle(&self, _interface: &Interface, _remote: IpAddr) -> Option<String> {
+        None
     }
 
     fn suspended(&self) -> Duration {

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use netdev::interface::types::InterfaceType;
 use socket2::{Domain, Protocol, Socket, Type};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpSocket;
 use tokio::sync::watch;
 
 use super::{Answer, Bound, Changes, Interface, InterfaceKind, Platform};
@@ -17,6 +19,9 @@ use crate::transport::socket::UdpPathSocket;
 
 /// Buffers of each path's socket, in bytes: a tenth of a second at 300 Mbit/s. The kernel may grant less.
 const SOCKET_BUFFER: usize = 4 * 1024 * 1024;
+
+/// What is read of an answer by TCP, in bytes: the head of an HTTP answer.
+const LONGEST_ANSWER: usize = 4096;
 
 /// This machine's networks.
 #[derive(Debug, Clone, Copy, Default)]
@@ -66,6 +71,27 @@ impl Platform for System {
             let found = tokio::net::lookup_host((name, 0)).await?;
             Ok(found.map(|address| address.ip()).collect())
         })
+    }
+
+    fn ask(&self, interface: &Interface, to: SocketAddr, request: String) -> Answer<Vec<u8>> {
+        let socket = Socket::new(Domain::for_address(to), Type::STREAM.nonblocking(), Some(Protocol::TCP));
+        let tied = socket.and_then(|socket| self.tie(&socket, interface, to).map(|()| socket));
+        Box::pin(async move {
+            let mut stream = TcpSocket::from_std_stream(tied?.into()).connect(to).await?;
+            stream.write_all(request.as_bytes()).await?;
+            let mut answer = Vec::with_capacity(LONGEST_ANSWER);
+            // Not to the end: the far side may keep the connection open.
+            while answer.len() < LONGEST_ANSWER && !answer.windows(2).any(|pair| pair == b"\n\n" || pair == b"\n\r") {
+                if stream.read_buf(&mut answer).await? == 0 {
+                    break;
+                }
+            }
+            Ok(answer)
+        })
+    }
+
+    fn obstacle(&self, interface: &Interface, remote: IpAddr) -> Option<String> {
+        os::obstacle(interface, remote)
     }
 
     fn suspended(&self) -> Duration {
