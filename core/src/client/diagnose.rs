@@ -17,8 +17,9 @@ use super::session::Phase;
 use crate::platform::{Interface, Platform};
 use crate::transport::Connection;
 
-/// For how long an answer is waited for.
-const LOOK_LIMIT: Duration = Duration::from_secs(3);
+/// For how long an answer is waited for: longer than the three seconds after which a system finds that nobody answers to an
+/// address on the link.
+const LOOK_LIMIT: Duration = Duration::from_secs(4);
 
 /// What was found, by network.
 pub(super) type Findings = BTreeMap<String, Finding>;

@@ -34,7 +34,7 @@ pub(super) struct Names {
     platform: Arc<dyn Platform>,
     known: Arc<watch::Sender<Known>>,
     permits: Arc<Semaphore>,
-    looking: Mutex<Option<AbortOnDropHandle<()>>>,
+    looking: Mutex<Option<(Vec<Interface>, AbortOnDropHandle<()>)>>,
 }
 
 /// What is known.
@@ -68,8 +68,13 @@ impl Names {
         self.known.subscribe()
     }
 
-    /// Looks everything up anew, on these networks; what was being looked up is given up. To be called within a runtime.
+    /// Looks everything up anew, on these networks, unless that is being done; what was being looked up for others is given
+    /// up. To be called within a runtime.
     pub(super) fn refresh(&self, networks: &[Interface]) {
+        let mut current = self.looking.lock();
+        if self.known.borrow().open > 0 && current.as_ref().is_some_and(|(asked, _)| asked == networks) {
+            return;
+        }
         let questions = self.questions(networks);
         self.known.send_modify(|known| {
             known.problems.clear();
@@ -90,7 +95,7 @@ impl Names {
                 }
             }
         });
-        *self.looking.lock() = Some(AbortOnDropHandle::new(looking));
+        *current = Some((networks.to_vec(), AbortOnDropHandle::new(looking)));
     }
 
     /// The relay's addresses for a network, those of the first name first, families in turn, each once.

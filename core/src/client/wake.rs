@@ -11,6 +11,8 @@ use tokio::time::Instant;
 pub(super) const LOOK: Duration = Duration::from_secs(1);
 /// A sleep shorter than this is no more than a pause on the network.
 const LEAST_SLEEP: Duration = Duration::from_secs(2);
+/// A timer that is late by less may belong to a busy machine.
+const LEAST_LATENESS: Duration = Duration::from_secs(5);
 
 /// What was seen last.
 #[derive(Debug)]
@@ -28,9 +30,9 @@ impl Sleeper {
     /// To be called every [`LOOK`]: for how long it has slept since, if it has.
     pub(super) fn look(&mut self, suspended: Duration, now: Instant) -> Option<Duration> {
         let late = now.saturating_duration_since(self.at).saturating_sub(LOOK);
-        let slept = suspended.saturating_sub(self.suspended).max(late);
+        let away = suspended.saturating_sub(self.suspended);
         (self.at, self.suspended) = (now, suspended);
-        (slept >= LEAST_SLEEP).then_some(slept)
+        (away >= LEAST_SLEEP || late >= LEAST_LATENESS).then_some(away.max(late))
     }
 }
 
@@ -46,9 +48,9 @@ mod tests {
         let start = Instant::now();
         let mut sleeper = Sleeper::new(40 * SECOND, start);
         assert_eq!(sleeper.look(40 * SECOND, start + SECOND), None);
-        assert_eq!(sleeper.look(40 * SECOND, start + 3 * SECOND), None, "a second late is busy, not asleep");
-        assert_eq!(sleeper.look(220 * SECOND, start + 4 * SECOND), Some(180 * SECOND));
-        assert_eq!(sleeper.look(220 * SECOND, start + 65 * SECOND), Some(60 * SECOND));
-        assert_eq!(sleeper.look(220 * SECOND, start + 66 * SECOND), None);
+        assert_eq!(sleeper.look(40 * SECOND, start + 5 * SECOND), None, "three seconds late is busy, not asleep");
+        assert_eq!(sleeper.look(220 * SECOND, start + 6 * SECOND), Some(180 * SECOND));
+        assert_eq!(sleeper.look(220 * SECOND, start + 67 * SECOND), Some(60 * SECOND));
+        assert_eq!(sleeper.look(220 * SECOND, start + 68 * SECOND), None);
     }
 }
