@@ -79,7 +79,7 @@ impl fmt::Display for Finding {
             ),
             Finding::NoRoute => f.write_str("no route to the relay"),
             Finding::NoAnswer(None) => f.write_str("nothing comes back from the relay"),
-            Finding::NoAnswer(Some(reason)) => write!(f, "answers do not come back: {reason}"),
+            Finding::NoAnswer(Some(reason)) => write!(f, "nothing comes back from the relay: {reason}"),
         }
     }
 }
@@ -191,6 +191,13 @@ impl Suspicions {
         }
     }
 
+    /// What may be so, until a look has told more.
+    pub(super) fn suspect(&mut self, network: &str, finding: Finding) {
+        if let Some(known) = self.networks.get_mut(network) {
+            known.finding.get_or_insert(finding);
+        }
+    }
+
     /// What is known, by network.
     pub(super) fn findings(&self) -> BTreeMap<String, Finding> {
         let known = self.networks.iter().filter_map(|(name, known)| Some((name.clone(), known.finding.clone()?)));
@@ -250,7 +257,7 @@ mod tests {
         assert_eq!(finding(io::ErrorKind::NetworkUnreachable, None), "no route to the relay");
         assert_eq!(finding(io::ErrorKind::TimedOut, None), "nothing comes back from the relay");
         let told = finding(io::ErrorKind::TimedOut, Some("the reverse-path filter of cell0 is strict"));
-        assert_eq!(told, "answers do not come back: the reverse-path filter of cell0 is strict");
+        assert_eq!(told, "nothing comes back from the relay: the reverse-path filter of cell0 is strict");
         assert!(finding(io::ErrorKind::ConnectionRefused, None).contains("UDP blocked"));
     }
 
@@ -264,7 +271,9 @@ mod tests {
         assert_eq!(suspicions.poll_timeout(), Some(start + SECOND));
         assert_eq!(suspicions.due(start + SECOND), Some(silent[0].clone()));
         assert_eq!(suspicions.due(start + 2 * SECOND), None);
+        suspicions.suspect("wifi0", Finding::NoRoute);
         suspicions.found("wifi0", Finding::Captive);
+        suspicions.suspect("wifi0", Finding::NoRoute);
         suspicions.found("cell0", Finding::Captive);
         suspicions.see(&silent, start + 3 * SECOND);
         assert_eq!(suspicions.findings().into_iter().collect::<Vec<_>>(), [("wifi0".to_owned(), Finding::Captive)]);

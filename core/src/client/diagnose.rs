@@ -47,6 +47,10 @@ pub(super) async fn diagnose(maker: Arc<Maker>, mut phase: watch::Receiver<Phase
             let working = paths.iter().flatten().find(|path| path.state == PathState::Up);
             let working = working.and_then(|path| find(&path.interface));
             if let Some(interface) = find(&due.network) {
+                // What is known at once is told at once: the look takes a while.
+                if let Some(obstacle) = maker.networks.platform().obstacle(&interface, due.relay.ip()) {
+                    suspicions.suspect(&due.network, Finding::NoAnswer(Some(obstacle)));
+                }
                 looks.spawn(look(Arc::clone(maker.networks.platform()), interface, due.relay.ip(), working));
             }
         }

@@ -12,35 +12,45 @@ const UP: u32 = 1;
 const STRICT: u8 = 1;
 
 /// A reason in words why answers of `remote` may not come in by the interface; `None` if there is none that is known here.
+/// Rules and other tables than the main one are not looked at: they may make good what is said.
 pub(in super::super) fn obstacle(interface: &Interface, remote: IpAddr) -> Option<String> {
     let IpAddr::V4(remote) = remote else { return None };
     let name = &interface.name;
+    let table = fs::read_to_string("/proc/net/route").ok()?;
+    let mut routes: Vec<_> = table.lines().skip(1).filter_map(|line| route_to(line, remote)).collect();
+    routes.sort();
+    if !routes.iter().any(|route| route.interface == name) {
+        return Some(format!("no route of the main table leads there by {name}"));
+    }
     let read = |of: &str| fs::read_to_string(format!("/proc/sys/net/ipv4/conf/{of}/rp_filter")).ok();
     let filter = [read("all"), read(name)].into_iter().flatten().filter_map(|text| text.trim().parse().ok()).max();
-    let routes = fs::read_to_string("/proc/net/route").ok()?;
-    let leaves_by = best(&routes, remote);
-    (filter == Some(STRICT) && leaves_by != Some(name)).then(|| {
-        let other = leaves_by.map_or_else(|| "nowhere".to_owned(), |other| format!("by {other}"));
-        format!(
-            "the reverse-path filter of {name} is strict and the main route to the relay leaves {other}; \
-             net.ipv4.conf.{name}.rp_filter=2 lets them in"
-        )
-    })
+    let best = routes.first().filter(|route| filter == Some(STRICT) && route.interface != name)?;
+    Some(format!(
+        "the reverse-path filter of {name} is strict and the main route to the relay leaves by {}; \
+         net.ipv4.conf.{name}.rp_filter=2 lets answers in",
+        best.interface
+    ))
 }
 
-/// The interface of the main table's best route: the longest prefix, then the lowest metric.
-fn best(routes: &str, remote: Ipv4Addr) -> Option<&str> {
-    let parsed = routes.lines().skip(1).filter_map(|line| {
-        let fields: Vec<_> = line.split_whitespace().collect();
-        let hex = |at: usize| u32::from_str_radix(fields.get(at)?, 16).ok();
-        // Addresses are written as numbers of the machine's byte order.
-        let address = |at: usize| Some(Ipv4Addr::from(hex(at)?.to_ne_bytes()));
-        let (destination, mask) = (address(1)?, address(7)?);
-        let metric: u32 = fields.get(6)?.parse().ok()?;
-        let fits = hex(3)? & UP != 0 && remote & mask == destination;
-        fits.then(|| (u32::from(mask).count_ones(), std::cmp::Reverse(metric), *fields.first().unwrap_or(&"")))
-    });
-    parsed.max_by_key(|(length, metric, _)| (*length, *metric)).map(|(.., name)| name)
+/// A route to a remote, the better the less.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Route<'a> {
+    /// The longest prefix comes first.
+    bits_missing: u32,
+    metric: u32,
+    interface: &'a str,
+}
+
+/// Reads a line of `/proc/net/route`; `None` if it does not lead to the remote.
+fn route_to(line: &str, remote: Ipv4Addr) -> Option<Route<'_>> {
+    let fields: Vec<_> = line.split_whitespace().collect();
+    let hex = |at: usize| u32::from_str_radix(fields.get(at)?, 16).ok();
+    // Addresses are written as numbers of the machine's byte order.
+    let address = |at: usize| Some(Ipv4Addr::from(hex(at)?.to_ne_bytes()));
+    let (destination, mask) = (address(1)?, address(7)?);
+    let fits = hex(3)? & UP != 0 && remote & mask == destination;
+    let bits_missing = u32::from(mask).count_zeros();
+    fits.then_some(Route { bits_missing, metric: fields.get(6)?.parse().ok()?, interface: fields.first()? })
 }
 
 #[cfg(test)]
@@ -65,9 +75,13 @@ mod tests {
             route("cell0", [203, 0, 113, 0], [255, 255, 255, 0], 600),
         ]
         .concat();
-        assert_eq!(best(&table, Ipv4Addr::new(192, 0, 2, 1)), Some("wifi0"));
-        assert_eq!(best(&table, Ipv4Addr::new(203, 0, 113, 1)), Some("cell0"));
-        assert_eq!(best(HEAD, Ipv4Addr::new(192, 0, 2, 1)), None);
-        assert_eq!(best("garbage\nmore garbage\n", Ipv4Addr::new(192, 0, 2, 1)), None);
+        let best = |table: &str, remote: [u8; 4]| {
+            let route = table.lines().skip(1).filter_map(|line| route_to(line, remote.into())).min()?;
+            Some(route.interface.to_owned())
+        };
+        assert_eq!(best(&table, [192, 0, 2, 1]).as_deref(), Some("wifi0"));
+        assert_eq!(best(&table, [203, 0, 113, 1]).as_deref(), Some("cell0"));
+        assert_eq!(best(HEAD, [192, 0, 2, 1]), None);
+        assert_eq!(best("garbage\nmore garbage\n", [192, 0, 2, 1]), None);
     }
 }
