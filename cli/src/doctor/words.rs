@@ -72,7 +72,7 @@ pub(super) fn of(finding: &Finding) -> Words {
         Matter::NoNetwork => Words::new("networks", "none can be used")
             .advise("connect one, or name one of the unused with --interface to use it anyway"),
         Matter::NameFound { name, addresses, took_ms } => {
-            let addresses: Vec<_> = addresses.iter().map(|address| address.ip().to_string()).collect();
+            let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
             Words::new(format!("name {name}"), format!("{} ({took_ms} ms)", addresses.join(", ")))
         }
         Matter::NameNotFound { name, problem } => Words::new(format!("name {name}"), problem)

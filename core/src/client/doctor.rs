@@ -13,7 +13,7 @@ mod port;
 mod verdict;
 mod way;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -21,12 +21,12 @@ use std::time::{Duration, SystemTime};
 use tandem_proto::pairing::PairingLink;
 use tandem_proto::stats::Snapshot;
 use tandem_proto::wire::flow::Host;
-use tokio::net::lookup_host;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::control::{self, ControlError, Request};
+use super::names::Names;
 use super::networks::Networks;
 use crate::platform::{Interface, Platform};
 use crate::secrets::{Keychain, SecretStore as _};
@@ -39,7 +39,7 @@ pub use way::{Outcome, Reached, Way};
 
 /// How long a name may take to resolve.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(5);
-/// The relay's addresses that are tried on each network; the first ones.
+/// The relay's addresses that are tried on each network; the first ones, families in turn.
 const MAX_ADDRESSES: usize = 4;
 /// Ways that are examined at a time; more wait. Each is a session at the relay.
 const MAX_SESSIONS: usize = 8;
@@ -92,7 +92,7 @@ pub struct Name {
     /// As in the pairing link.
     pub name: String,
     /// Its addresses, or why there are none.
-    pub found: Result<Vec<SocketAddr>, String>,
+    pub found: Result<Vec<IpAddr>, String>,
     /// How long it took.
     pub took: Duration,
 }
@@ -177,13 +177,19 @@ async fn examine_relay(
     progress: Progress,
 ) -> (Vec<Name>, Vec<Way>) {
     progress(Step::Names);
-    let (names, addresses) = look_up(link).await;
-    let mut planned = Vec::new();
     let mut chosen = networks.chosen();
     chosen.sort_by_key(|interface| interface.index);
+    // As a session would know them: every network's own answers, and what a NAT64 makes of them.
+    let addresses = Names::new(link.relays.clone(), Arc::clone(&platform));
+    addresses.refresh(&chosen);
+    let names = look_up(link, &*platform).await;
+    let mut answers = addresses.subscribe();
+    while addresses.failure().is_none() && answers.changed().await.is_ok() {}
+    let mut planned = Vec::new();
     for interface in chosen {
-        let fits = |address: &&SocketAddr| interface.source(address.ip()).is_some();
-        planned.extend(addresses.iter().filter(fits).take(MAX_ADDRESSES).map(|address| (interface.clone(), *address)));
+        let all = addresses.addresses(&interface);
+        let fitting = all.into_iter().filter(|address| interface.source(address.ip()).is_some());
+        planned.extend(fitting.take(MAX_ADDRESSES).map(|address| (interface.clone(), address)));
     }
     progress(Step::Ways(planned.len()));
     let (places, link) = (Arc::new(Semaphore::new(MAX_SESSIONS)), Arc::new(link.clone()));
@@ -205,33 +211,23 @@ async fn examine_relay(
     (names, done.into_iter().map(|(.., way)| way).collect())
 }
 
-/// The relay's addresses, each once, and what became of its names.
-async fn look_up(link: &PairingLink) -> (Vec<Name>, Vec<SocketAddr>) {
-    let (mut names, mut addresses) = (Vec::new(), Vec::new());
+/// What the system's resolver makes of the relay's names.
+async fn look_up(link: &PairingLink, platform: &dyn Platform) -> Vec<Name> {
+    let mut names: Vec<Name> = Vec::new();
     for relay in &link.relays {
-        let name = match &relay.host {
-            Host::Ip(ip) => {
-                addresses.push(SocketAddr::new(*ip, relay.port));
-                continue;
-            }
-            Host::Name(name) => name,
-        };
+        let Host::Name(name) = &relay.host else { continue };
+        if names.iter().any(|known| known.name == *name) {
+            continue;
+        }
         let start = Instant::now();
-        let found = match timeout(LOOKUP_LIMIT, lookup_host((name.as_str(), relay.port))).await {
-            Ok(Ok(found)) => Ok(found.collect::<Vec<_>>()),
+        let found = match timeout(LOOKUP_LIMIT, platform.resolve(name, None)).await {
+            Ok(Ok(found)) => Ok(found),
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err(format!("the resolver did not answer within {} s", LOOKUP_LIMIT.as_secs())),
         };
-        addresses.extend(found.iter().flatten());
         names.push(Name { name: name.clone(), found, took: start.elapsed() });
     }
-    let mut seen = Vec::new();
-    addresses.retain(|address| {
-        let new = !seen.contains(address);
-        seen.push(*address);
-        new
-    });
-    (names, addresses)
+    names
 }
 
 async fn ask(path: &std::path::Path) -> Result<Option<Box<Snapshot>>, String> {

@@ -1,7 +1,5 @@
 //! Verdicts on facts.
 
-use std::net::IpAddr;
-
 use tandem_proto::stats::{PathStats, SessionState};
 use tandem_proto::wire::flow::RefusedReason;
 

@@ -4,7 +4,7 @@
 //! A way that fails is a problem only if no other works: it is compared with the others, which tells a dead relay from a
 //! network that lets no UDP through.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -94,7 +94,7 @@ pub enum Matter {
     /// There is no network to use.
     NoNetwork,
     /// A name of the relay resolves.
-    NameFound { name: String, addresses: Vec<SocketAddr>, took_ms: u64 },
+    NameFound { name: String, addresses: Vec<IpAddr>, took_ms: u64 },
     /// It does not.
     NameNotFound { name: String, problem: String },
     /// A way works.
