@@ -129,18 +129,19 @@ impl Peers {
         self.sessions.insert(session, peer);
     }
 
-    /// Datagrams from this address are the peer's from now on.
-    pub fn add_address(&mut self, peer: PeerId, address: PathAddress) {
-        let Some(entry) = self.peers.get_mut(&peer) else { return };
+    /// Datagrams from this address are the peer's from now on. A stranger that was nothing but the sender of the first
+    /// datagrams from there, as a session behind a NAT that gave it another port seems to be, is forgotten and returned.
+    pub fn add_address(&mut self, peer: PeerId, address: PathAddress) -> Option<PeerId> {
+        let entry = self.peers.get_mut(&peer)?;
         if !entry.addresses.contains(&address) {
             entry.addresses.push(address);
         }
-        if let Some(before) = self.addresses.insert(address, peer)
-            && before != peer
-            && let Some(entry) = self.peers.get_mut(&before)
-        {
-            entry.addresses.retain(|known| *known != address);
-        }
+        let before = self.addresses.insert(address, peer).filter(|before| *before != peer)?;
+        let entry = self.peers.get_mut(&before)?;
+        entry.addresses.retain(|known| *known != address);
+        let is_nobody = !entry.established && entry.addresses.is_empty() && entry.connection_ids.is_empty();
+        is_nobody.then(|| self.remove(before))?;
+        Some(before)
     }
 
     /// An address is no longer the peer's.
@@ -314,6 +315,20 @@ mod tests {
         assert_eq!(peers.at(address(1)), Some(session));
         assert_eq!(peers.peers.len(), MOST_STRANGERS + 1);
         assert_eq!(peers.addresses.len(), MOST_STRANGERS + 1);
+    }
+
+    /// PATH-3, in the table.
+    #[test]
+    fn a_session_that_moves_from_port_to_port_leaves_nobody_behind() {
+        let mut peers = Peers::default();
+        let session = new_peer(peers.route(address(1), &initial(1, 2)));
+        peers.establish(session, SessionId([5; 8]));
+        for port in 2..200 {
+            let stranger = new_peer(peers.route(address(port), &[0b0001_0000; 60]));
+            assert_eq!(peers.add_address(session, address(port)), Some(stranger));
+            peers.remove_address(session, address(port - 1));
+        }
+        assert_eq!((peers.peers.len(), peers.addresses.len(), peers.strangers.len()), (1, 1, 0));
     }
 
     proptest! {

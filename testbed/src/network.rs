@@ -174,6 +174,12 @@ impl Shared {
             state.unroutable += 1;
             return;
         };
+        if direction == Direction::Up
+            && pair == 0
+            && let Some(at) = state.lines[line].pass_nat(now)
+        {
+            state.from_relay.insert(at, (line, pair));
+        }
         let line = &mut state.lines[line];
         let source = if direction == Direction::Up { line.pairs[pair].public } else { source };
         let due = line.enqueue(now, direction, Datagram { pair, source, destination, ecn, contents });

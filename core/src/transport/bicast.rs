@@ -147,7 +147,11 @@ impl BicastSocket {
             if self.role == Role::Relay {
                 let mut peers = self.peers.lock();
                 match change {
-                    AddressChange::Added(address) => peers.add_address(PeerId(session.number), address),
+                    AddressChange::Added(address) => {
+                        if let Some(PeerId(nobody)) = peers.add_address(PeerId(session.number), address) {
+                            self.sessions.write().remove(&nobody);
+                        }
+                    }
                     AddressChange::Removed(address) => peers.remove_address(PeerId(session.number), address),
                 }
             }

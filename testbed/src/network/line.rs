@@ -61,6 +61,13 @@ impl Line {
         assert!(other.is_none_or(|owner| owner == (self.index, 0)), "{public} belongs to another line");
     }
 
+    /// Makes the line's NAT forget the client's address when nothing has left the client for that long: what comes for it then
+    /// is dropped, and the next that leaves gets another public port. `None` (as at first) never forgets.
+    pub fn set_nat_timeout(&self, timeout: Option<std::time::Duration>) {
+        let mut state = self.shared.state.lock();
+        state.lines[self.index].nat_timeout = timeout;
+    }
+
     /// Joins two more addresses by the same two links, as a neighbour's traffic that stands in the same queues.
     ///
     /// # Panics
@@ -165,6 +172,9 @@ impl Line {
 pub(super) struct LineState {
     /// Whom it joins; the first are its owners.
     pub(super) pairs: Vec<Pair>,
+    nat_timeout: Option<std::time::Duration>,
+    /// When the owner of the line last sent something.
+    last_up: Instant,
     up: Way,
     down: Way,
 }
@@ -195,7 +205,8 @@ impl LineState {
     ) -> Result<Self, ConfigError> {
         let now = Instant::now().into_std();
         let way = |config| Ok(Way { link: Link::new(config, now)?, ecn: None, attacker: None });
-        Ok(Self { pairs: vec![Pair { client, public: client, relay }], up: way(up)?, down: way(down)? })
+        let pairs = vec![Pair { client, public: client, relay }];
+        Ok(Self { pairs, nat_timeout: None, last_up: Instant::now(), up: way(up)?, down: way(down)? })
     }
 
     pub(super) fn way(&mut self, direction: Direction) -> &mut Way {
@@ -210,6 +221,21 @@ impl LineState {
             Direction::Up => &self.up.link,
             Direction::Down => &self.down.link,
         }
+    }
+
+    fn nat_forgot(&self, now: Instant) -> bool {
+        self.nat_timeout.is_some_and(|timeout| now - self.last_up > timeout)
+    }
+
+    /// The owner of the line sends something: the new public address and its peer, if the NAT had forgotten the old one.
+    pub(super) fn pass_nat(&mut self, now: Instant) -> Option<(SocketAddr, SocketAddr)> {
+        let forgot = self.nat_forgot(now);
+        self.last_up = now;
+        let pair = &mut self.pairs[0];
+        forgot.then(|| {
+            pair.public.set_port(pair.public.port().wrapping_add(1).max(1_024));
+            (pair.public, pair.relay)
+        })
     }
 
     /// Puts a datagram on the line; says when the line wants to be looked at next.
@@ -232,7 +258,8 @@ impl LineState {
         while let Some(datagram) = self.down.link.poll(now.into_std()) {
             self.down.overhear(Vantage::Exit, &datagram);
             let pair = &self.pairs[datagram.pair];
-            if datagram.destination == pair.public {
+            let forgotten = datagram.pair == 0 && self.nat_forgot(now);
+            if datagram.destination == pair.public && !forgotten {
                 return Some((pair.client, datagram));
             }
         }
