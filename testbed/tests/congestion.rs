@@ -177,7 +177,7 @@ fn an_upload_offers_hardly_more_than_the_uplink_carries() {
         (offered, lost as f64 / sent as f64)
     });
     eprintln!("offered {offered:.1} Mbit/s, {:.2} % lost", 100.0 * lost);
-    assert!(offered <= 1.25 * 30.0 && offered >= 0.8 * 30.0, "{offered}");
+    assert!((0.8 * 30.0..=1.25 * 30.0).contains(&offered), "{offered}");
     assert!(lost <= 0.05, "{lost}");
 }
 

@@ -60,7 +60,6 @@ impl Link {
         if let Some(id) = forgotten.map(|path| path.id) {
             self.forget(id);
         }
-        self.kept.trim(&self.log);
         let clock = self.clock(now);
         let mut failed = false;
         for path in &mut self.paths {

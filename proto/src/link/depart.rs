@@ -151,12 +151,15 @@ impl Link {
         let first = self.log.next_number();
         departure.first = Some(first);
         departure.segment_size = segment_size + HEADER_LEN;
+        if self.rescue_at.is_none() {
+            self.kept.trim(&self.log);
+        }
         for segment in contents.chunks(segment_size) {
             let number = self.log.next_number();
             if departure.halved != set {
                 Header::encode_into(&keys.send, number, departed, hold, Part::Whole, segment, out);
             }
-            self.kept.push(number, segment, &self.log);
+            self.kept.push(number, segment);
             self.log.push(now, segment.len() + HEADER_LEN, set, self.queued, self.sender.phase);
             departure.count += 1;
         }

@@ -24,6 +24,15 @@ const AT_ONCE: usize = 40;
 /// And of the newest.
 const NEWEST: usize = 8;
 
+/// So many of the newest that have at most so many bytes go at once as well: one of them holds the last acknowledgement, and
+/// QUIC does not acknowledge again what it has.
+const SMALL: usize = 64;
+const SMALL_BYTES: usize = 150;
+
+/// What left longer ago than this goes again only if it is among the newest: its acknowledgement would be a round-trip sample
+/// of that length, and QUIC sends again by itself what it learns to be lost.
+const STALE: Duration = Duration::from_secs(2);
+
 /// Then so many of the oldest in each [`STEP`], about 12 Mbit/s, until [`MOST_AGAIN`] have gone: QUIC is awake by then.
 const EACH_STEP: usize = 10;
 const STEP: Duration = Duration::from_millis(10);
@@ -40,9 +49,8 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Keeps a datagram, and none of the oldest whose fate is known.
-    pub(super) fn push(&mut self, number: u64, datagram: &[u8], log: &SentLog) {
-        self.trim(log);
+    /// Keeps a datagram.
+    pub(super) fn push(&mut self, number: u64, datagram: &[u8]) {
         if self.datagrams.len() == MOST_KEPT {
             // Flows go on with the oldest, and QUIC with the newest.
             let middle = self.datagrams.remove(MOST_KEPT / 2);
@@ -90,8 +98,14 @@ impl Link {
         self.rescue_some(AT_ONCE, NEWEST, now);
     }
 
-    /// Goes on with that, once it is time.
+    /// Goes on with that, once it is time; else lets go of what need not be kept.
+    ///
+    /// While a path that came back is being used for that, what arrives late shows to be lost what was lost before; QUIC need
+    /// not know of that yet.
     pub(super) fn rescue_on(&mut self, now: Instant) {
+        if self.rescue_at.is_none() {
+            self.kept.trim(&self.log);
+        }
         if self.rescue_at.is_some_and(|at| at <= now) {
             self.rescue_some(EACH_STEP, 0, now);
         }
@@ -106,31 +120,41 @@ impl Link {
         let kept = std::mem::take(&mut self.kept.datagrams);
         let lost = kept.iter().filter(|(number, _)| self.may_be_lost(*number, now)).count();
         let mut again = Vec::new();
-        let mut seen = 0;
+        let is_small = |datagram: &[u8]| newest > 0 && datagram.len() <= SMALL_BYTES;
+        let small = kept.iter().filter(|(number, d)| is_small(d) && self.may_be_lost(*number, now)).count();
+        let (mut seen, mut chosen, mut small_seen) = (0, 0, 0);
         for (number, datagram) in kept {
             let may_be_lost = self.may_be_lost(number, now);
             seen += usize::from(may_be_lost);
-            if may_be_lost && (seen <= oldest || seen + newest > lost) {
+            let is_old = chosen < oldest && !self.is_stale(number, now);
+            small_seen += usize::from(may_be_lost && is_small(&datagram));
+            let is_new_and_small = is_small(&datagram) && small_seen + SMALL > small;
+            if may_be_lost && (is_old || is_new_and_small || seen + newest > lost) {
+                chosen += 1;
                 again.push(datagram);
             } else {
                 self.kept.datagrams.push_back((number, datagram));
             }
         }
-        self.rescue_left -= oldest.min(lost);
+        self.rescue_left -= oldest.min(chosen);
         for datagram in again {
             if let Some(number) = self.send_again(&datagram, now) {
                 self.kept.datagrams.push_back((number, datagram));
             }
         }
-        if lost > oldest + newest && self.rescue_left > 0 {
+        if chosen >= oldest && lost > chosen && self.rescue_left > 0 {
             self.rescue_at = Some(now + STEP);
             self.wake = true;
         }
     }
 
+    fn is_stale(&self, number: u64, now: Instant) -> bool {
+        self.log.entry(number).is_none_or(|entry| now.saturating_duration_since(entry.sent_at) > STALE)
+    }
+
     /// Whether nothing is known of the datagram's arrival, and no path that works has carried it since it works.
     fn may_be_lost(&self, number: u64, now: Instant) -> bool {
-        let Some(entry) = self.log.entry(number).filter(|entry| entry.is_open()) else { return false };
+        let Some(entry) = self.log.entry(number).filter(|entry| !entry.has_arrived()) else { return false };
         let mut carriers = self.paths.iter().filter(|path| path.usable(now) && entry.went_on(path.id));
         !carriers.any(|path| path.carries_since().is_some_and(|since| entry.sent_at >= since))
     }

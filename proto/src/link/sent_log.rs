@@ -40,6 +40,11 @@ impl Entry {
         self.paths.contains(path)
     }
 
+    /// Whether a report has told that it arrived.
+    pub(crate) fn has_arrived(&self) -> bool {
+        !self.arrived.is_empty()
+    }
+
     /// Whether no report has told yet that it arrived, or that it is lost wherever it went.
     pub(crate) fn is_open(&self) -> bool {
         self.arrived.is_empty() && (self.judged != self.paths || self.paths.is_empty())
