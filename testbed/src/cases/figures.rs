@@ -164,7 +164,7 @@ async fn failover(context: Context) -> Result<Vec<Check>> {
                 let up = Background::new(tokio::spawn(stream_up(tcp, number, STREAM, PATIENCE)));
                 // At another moment of every cycle there may be.
                 sleep(Duration::from_millis(1_000 + 37 * run)).await;
-                let used = usize::from(stand.client.snapshot().await?.is_preferred(stand.bed.interface(CELL)));
+                let used = in_use(&stand, directions[directions.len() - 1]).await;
                 let lost = Instant::now();
                 directions.iter().for_each(|direction| stand.bed.network(used).cut(*direction));
                 sleep(Duration::from_millis(2_500)).await;
@@ -200,6 +200,15 @@ async fn failover(context: Context) -> Result<Vec<Check>> {
     }
     tell(&mut checks, &context, "first fetch later with Wi-Fi dead", late, 1_000.0);
     Ok(checks)
+}
+
+/// The network that carries more in that direction now: each end chooses for itself.
+async fn in_use(stand: &Stand, direction: Direction) -> usize {
+    let count = || [WIFI, CELL].map(|network| stand.bed.network(network).counters(direction).offered_bytes);
+    let before = count();
+    sleep(Duration::from_millis(200)).await;
+    let after = count();
+    if after[CELL] - before[CELL] > after[WIFI] - before[WIFI] { CELL } else { WIFI }
 }
 
 /// Tells the distribution of times in milliseconds of which none may exceed the limit.
