@@ -12,6 +12,7 @@
 
 mod arrive;
 mod control;
+mod copies;
 mod depart;
 mod halves;
 mod judge;
@@ -51,6 +52,12 @@ use crate::wire::header::TICK_MICROS;
 /// Traffic within this time makes a session active: its paths are pinged and reported on.
 const ACTIVE_FOR: Duration = Duration::from_secs(1);
 
+/// Reports come at most this often, and at most every half round trip.
+const LEAST_REPORT_INTERVAL: Duration = Duration::from_millis(5);
+
+/// And at least this often while data arrives.
+const MOST_REPORT_INTERVAL: Duration = Duration::from_millis(100);
+
 /// At most so many times the bytes that came from an address are sent to it before it has proved that it receives
 /// (RFC 9000, section 8.1).
 const AMPLIFICATION: u64 = 3;
@@ -89,6 +96,11 @@ pub struct Link {
     /// How the connection sends now.
     sender: SenderState,
     trials: TrialClock,
+    /// The path that carries every datagram in bicast; copies on the others are governed.
+    primary: Option<PathId>,
+    /// When QUIC last sent something, and how many datagrams since it was last silent for a round trip.
+    last_departure: Option<Instant>,
+    since_silence: u32,
     /// Paths whose queue is beyond the tolerated one.
     queued: PathSet,
     reference: Option<(PathId, Instant)>,
@@ -169,7 +181,7 @@ pub enum LinkEvent {
 pub struct LinkCounters {
     /// Copies sent beyond the first of each datagram.
     pub copies: u64,
-    /// Copies that a path's socket did not take.
+    /// Copies that were held back to spare a path, or that its socket did not take.
     pub copies_skipped: u64,
     /// Datagrams dropped because their tag or seal was wrong, or they came from a strange address.
     pub forged: u64,
@@ -231,6 +243,9 @@ impl Link {
             largest: 0,
             sender: SenderState::default(),
             trials: TrialClock::default(),
+            primary: None,
+            last_departure: None,
+            since_silence: 0,
             queued: PathSet::default(),
             reference: None,
             hold: Hold::new(now),

@@ -13,7 +13,7 @@ use rand_pcg::Pcg64;
 use tandem_core::transport::{
     Client, ConnectConfig, ConnectError, Connection, PathSocket, PathSpec, RelayEndpoint, RelayEndpointConfig, SpkiPin,
 };
-use tandem_netem::{Bitrate, LinkConfig, Loss};
+use tandem_netem::{Bitrate, Jitter, LinkConfig, Loss};
 use tandem_proto::congestion::Algorithm;
 use tandem_proto::mode::Mode;
 use tokio::task::JoinHandle;
@@ -110,6 +110,23 @@ pub struct Measured {
 }
 
 impl Scenario {
+    /// Something like Wi-Fi (50 Mbit/s down, 20 up, 20 ms, a queue of 100 ms) and something like cellular (20 down, 8 up,
+    /// 60 ms with 15 ms of jitter, a queue of 200 ms).
+    pub fn standard_bed(congestion: Algorithm, mode: Mode, seed: u64) -> Self {
+        let link = |mbit, delay_ms, queue_ms| {
+            let delay = Duration::from_millis(delay_ms);
+            LinkConfig { rate: Some(Bitrate::from_mbit(mbit)), delay, ..LinkConfig::default() }
+                .with_queue_time(Duration::from_millis(queue_ms))
+        };
+        // Three standard deviations are 15 ms.
+        let jitter =
+            Jitter { sd: Duration::from_millis(5), correlation: Duration::from_millis(50), ..Jitter::default() };
+        let cellular = |mbit| LinkConfig { jitter, ..link(mbit, 30, 200) };
+        let wifi = PathLinks { up: link(20, 10, 100), down: link(50, 10, 100) };
+        let cellular = PathLinks { up: cellular(8), down: cellular(20) };
+        Self { paths: vec![wifi, cellular], congestion, mode, seed }
+    }
+
     /// Builds both ends and connects them.
     ///
     /// # Errors

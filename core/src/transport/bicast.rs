@@ -27,10 +27,11 @@ use quinn::udp::{RecvMeta, Transmit};
 use quinn::{AsyncUdpSocket, UdpPoller};
 use receive::Receive;
 use tandem_proto::keys::Role;
-use tandem_proto::link::{Batch, Link, LinkConfig};
+use tandem_proto::link::{Batch, Departure, Link, LinkConfig};
 use tandem_proto::mode::Mode;
 use tandem_proto::path::PathAddress;
 use tandem_proto::peers::{PeerId, Peers};
+use tandem_proto::wire::control::PathId;
 
 use super::congestion::CongestionHandle;
 use super::session::{AddressChange, Session, session_address, session_number};
@@ -222,29 +223,50 @@ impl BicastSocket {
             match self.send_batches(address, departure.batches(path, wire)) {
                 Ok(()) if index == 0 => session.on_room(),
                 Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Err(error) => {
                     // A socket that stays full must not keep the datagram from the other paths.
-                    let others = targets.len() > 1;
-                    if index == 0 && !(others && session.full_for(now) >= poller::FULL_PATIENCE) {
+                    let others = targets.len() > 1 || departure.has_spared();
+                    if error.kind() == io::ErrorKind::WouldBlock
+                        && index == 0
+                        && !(others && session.full_for(now) >= poller::FULL_PATIENCE)
+                    {
                         session.link.lock().take_back(&departure);
                         if let Some(socket) = self.socket(address.socket) {
                             poller::publish_full(socket);
                         }
                         return Err(error);
                     }
-                    session.link.lock().not_sent(&mut departure, path, None, now);
+                    self.failed(session, &mut departure, path, &error, now);
                 }
-                Err(error) if is_too_large(&error) => session.link.lock().not_sent(&mut departure, path, None, now),
-                Err(error) => {
-                    tracing::debug!(session = session.number, %path, %error, "cannot send on path");
-                    let mut link = session.link.lock();
-                    link.not_sent(&mut departure, path, Some(&error.to_string()), now);
-                    // It may be under way on another path already.
-                    self.after(session, &mut link, now);
+            }
+        }
+        if departure.is_stranded() {
+            let spared = {
+                let mut link = session.link.lock();
+                let spared = link.call_spared(&mut departure, now);
+                self.after(session, &mut link, now);
+                spared
+            };
+            for (path, address) in spared.iter() {
+                if let Err(error) = self.send_batches(address, departure.batches(path, wire)) {
+                    self.failed(session, &mut departure, path, &error, now);
                 }
             }
         }
         Ok(())
+    }
+
+    /// A path did not take a departure; a socket that is merely full, or a size that is too large, is no error of the path.
+    fn failed(&self, session: &Session, departure: &mut Departure, path: PathId, error: &io::Error, now: Instant) {
+        let mut link = session.link.lock();
+        if error.kind() == io::ErrorKind::WouldBlock || is_too_large(error) {
+            link.not_sent(departure, path, None, now);
+        } else {
+            tracing::debug!(session = session.number, %path, %error, "cannot send on path");
+            link.not_sent(departure, path, Some(&error.to_string()), now);
+            // It may be under way on another path already.
+            self.after(session, &mut link, now);
+        }
     }
 
     /// The largest batch that suits the pacing of every session that sends now.

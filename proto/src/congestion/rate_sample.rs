@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// Transmits below this length carry acknowledgements alone and do not count as in flight.
-pub(super) const ACK_ONLY_BELOW: u64 = 150;
+pub(crate) const ACK_ONLY_BELOW: u64 = 150;
 
 /// Records kept whatever their age.
 const KEEP: usize = 64;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rand::Rng;
 use smallvec::smallvec;
 
-use super::{AMPLIFICATION, Candidate, Link, LinkEvent, Outgoing};
+use super::{AMPLIFICATION, Candidate, LEAST_REPORT_INTERVAL, Link, LinkEvent, MOST_REPORT_INTERVAL, Outgoing};
 use crate::keys::Role;
 use crate::path::{Path, PathAddress};
 use crate::stats::PathState;
@@ -17,12 +17,6 @@ use crate::wire::header::TICK_MICROS;
 
 /// Longest control datagram that is kept until there are keys, in bytes.
 const LONGEST_EARLY: u64 = 1_500;
-
-/// Reports come at most this often, and at most every half round trip.
-const LEAST_REPORT_INTERVAL: Duration = Duration::from_millis(5);
-
-/// And at least this often while data arrives.
-const MOST_REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A report waits for this many datagrams, unless it is late.
 const DATAGRAMS_PER_REPORT: u32 = 16;

@@ -23,7 +23,7 @@ pub struct Targets {
 }
 
 impl Targets {
-    fn push(&mut self, path: PathId, address: PathAddress) {
+    pub(super) fn push(&mut self, path: PathId, address: PathAddress) {
         if self.len < MAX_PATHS {
             self.list[self.len] = Some((path, address));
             self.len += 1;
@@ -73,9 +73,21 @@ pub struct Departure {
     bytes: u64,
     /// Targets that have not failed.
     remaining: u64,
+    /// Paths that are spared for want of room: to be used only if every target fails.
+    spared: Targets,
 }
 
 impl Departure {
+    /// Whether a path was spared.
+    pub fn has_spared(&self) -> bool {
+        !self.spared.is_empty()
+    }
+
+    /// Whether every target failed and a path was spared: see [`Link::call_spared`].
+    pub fn is_stranded(&self) -> bool {
+        self.remaining == 0 && self.first.is_some() && self.has_spared()
+    }
+
     /// What leaves on `path`, in order; `wire` is what [`Link::depart`] filled.
     pub fn batches<'a>(&self, path: PathId, wire: &'a [u8]) -> impl Iterator<Item = Batch<'a>> + use<'a> {
         let (whole, halves) = wire.split_at(self.whole);
@@ -94,7 +106,8 @@ impl Departure {
 
 impl Link {
     /// Puts the datagrams `contents`, each of `segment_size` bytes but perhaps the last, into `out` as they are to travel,
-    /// and says where to: [`Departure::batches`] finds what leaves on each path. They count as sent on all targets; [`Self::not_sent`] and [`Self::take_back`] correct that.
+    /// and says where to: [`Departure::batches`] finds what leaves on each path. They count as sent on all targets;
+    /// [`Self::not_sent`] and [`Self::take_back`] correct that.
     pub fn depart(
         &mut self,
         contents: &[u8],
@@ -114,6 +127,7 @@ impl Link {
             count: 0,
             bytes: contents.len() as u64,
             remaining: 0,
+            spared: Targets::default(),
         };
         if !self.framing || self.keys.is_none() {
             // No path's MTU is known yet, and headers may be agreed on while QUIC's own search goes on.
@@ -129,7 +143,7 @@ impl Link {
         self.touch(now);
         self.trials.on_sent(self.sender.phase, now);
         let size = segment_size.min(contents.len()) + HEADER_LEN;
-        let (targets, set) = self.targets(now);
+        let (mut targets, all) = self.targets(now);
         // A datagram larger than any before is a probe of QUIC's: it fails unless every path is known to carry it whole. So
         // halves are for datagrams that became too large when a path narrowed, or a narrow one joined.
         let is_probe = size > self.largest;
@@ -139,10 +153,16 @@ impl Link {
             return departure;
         }
         self.largest = self.largest.max(size);
-        for path in self.paths.iter_mut().filter(|path| set.contains(path.id)) {
+        let count = contents.len().div_ceil(segment_size.max(1)) as u64;
+        departure.bytes = contents.len() as u64 + count * HEADER_LEN as u64;
+        let urgency = self.urgency(contents, count, now);
+        departure.spared = self.spare(&mut targets, departure.bytes as usize, urgency, now);
+        let mut set = all;
+        departure.spared.iter().for_each(|(path, _)| set.remove(path));
+        for path in self.paths.iter_mut().filter(|path| all.contains(path.id)) {
             if size > usize::from(path.mtu.known()) {
                 departure.halved.insert(path.id);
-            } else {
+            } else if set.contains(path.id) {
                 path.mtu.on_sent(size, now);
             }
         }
@@ -156,7 +176,7 @@ impl Link {
         }
         for segment in contents.chunks(segment_size) {
             let number = self.log.next_number();
-            if departure.halved != set {
+            if departure.halved != all {
                 Header::encode_into(&keys.send, number, departed, hold, Part::Whole, segment, out);
             }
             self.kept.push(number, segment);
@@ -164,7 +184,6 @@ impl Link {
             departure.count += 1;
         }
         departure.whole = out.len();
-        departure.bytes = contents.len() as u64 + departure.count * HEADER_LEN as u64;
         if !departure.halved.is_empty() {
             let front = front_len(segment_size);
             departure.front = front + HEADER_LEN;
@@ -172,6 +191,7 @@ impl Link {
                 encode_halves(&keys.send, number, (departed, hold), front, segment, out);
             }
         }
+        self.count_spared(&departure.spared, departure.count as i64);
         departure.remaining = targets.len() as u64;
         self.counters.copies += departure.count * departure.remaining.saturating_sub(1);
         for path in self.paths.iter_mut().filter(|path| set.contains(path.id)) {
@@ -189,6 +209,7 @@ impl Link {
         self.log.take_back(first);
         self.kept.take_back(first);
         self.counters.copies -= departure.count * departure.remaining.saturating_sub(1);
+        self.count_spared(&departure.spared, -(departure.count as i64));
         for (path, _) in departure.targets.iter() {
             self.uncount(path, departure);
         }
@@ -209,8 +230,40 @@ impl Link {
             self.counters.copies_skipped += departure.count;
         }
         departure.remaining = departure.remaining.saturating_sub(1);
-        if error.is_some() && departure.remaining == 0 && self.has_lost_preferred(now) {
+        if error.is_some() && departure.remaining == 0 && !departure.has_spared() && self.has_lost_primary(now) {
             self.rescue(now);
+        }
+    }
+
+    /// Every target failed: the paths that were spared, if any, to be sent on now.
+    pub fn call_spared(&mut self, departure: &mut Departure, now: Instant) -> Targets {
+        let Some(first) = departure.first.filter(|_| departure.is_stranded()) else { return Targets::default() };
+        let called = std::mem::take(&mut departure.spared);
+        self.count_spared(&called, -(departure.count as i64));
+        departure.remaining = called.len() as u64;
+        self.counters.copies += departure.count * departure.remaining.saturating_sub(1);
+        for (id, _) in called.iter() {
+            (first..first + departure.count).for_each(|number| self.log.sent_on(id, number));
+            if let Some(path) = self.path_mut(id) {
+                path.departures.datagrams += departure.count;
+                path.departures.bytes += departure.bytes;
+                path.on_sent(now);
+            }
+        }
+        // Those before it may have been on the path alone that failed.
+        if self.has_lost_primary(now) {
+            self.rescue(now);
+        }
+        called
+    }
+
+    /// Counts datagrams that were held back, or takes them back.
+    fn count_spared(&mut self, spared: &Targets, datagrams: i64) {
+        for (path, _) in spared.iter() {
+            self.counters.copies_skipped = self.counters.copies_skipped.saturating_add_signed(datagrams);
+            if let Some(path) = self.path_mut(path) {
+                path.departures.skipped = path.departures.skipped.saturating_add_signed(datagrams);
+            }
         }
     }
 
@@ -219,6 +272,7 @@ impl Link {
             // Less only if the number was given to a new path in between.
             path.departures.datagrams = path.departures.datagrams.saturating_sub(departure.count);
             path.departures.bytes = path.departures.bytes.saturating_sub(departure.bytes);
+            path.departures.governor.refund(departure.bytes as usize);
         }
     }
 
@@ -245,6 +299,7 @@ impl Link {
             left.on_left_for_loss(now);
         }
         let Choice { preferred, set, .. } = choice;
+        let preferred = self.primary_of(preferred, set);
         let preferred_first = self.paths.iter().filter(|path| path.id == preferred);
         let others = self.paths.iter().filter(|path| path.id != preferred && set.contains(path.id));
         preferred_first.chain(others).for_each(|path| targets.push(path.id, path.address));

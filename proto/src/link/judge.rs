@@ -4,15 +4,19 @@ use std::time::{Duration, Instant};
 
 use super::sent_log::{Entry, LOG_LEN};
 use super::{Link, LinkEvent};
+use crate::congestion::copy_governor::CopyReport;
 use crate::congestion::noise_floor::Tally;
 use crate::congestion::{ReferenceReport, SendPhase};
 use crate::path::Path;
+use crate::path::departures::tolerated_without_jitter;
 use crate::stats::PathState;
 use crate::wire::control::{PathId, PathReport};
 use crate::wire::header::{TICK_MICROS, expand_number};
 
 /// A better reference path must deliver this much more, and is looked for once a second.
 const REFERENCE_MARGIN: f64 = 1.2;
+/// One with a shorter round trip takes its place again as soon as it delivers this share: copies are thinned, originals not.
+const AS_GOOD: f64 = 0.9;
 const REFERENCE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Fates of datagrams in the order of their numbers, handed to the path's noise floor in runs of one kind.
@@ -39,6 +43,8 @@ impl Link {
     pub(super) fn handle_report(&mut self, report: &PathReport, now: Instant) {
         let id = PathId(report.path);
         let next = self.log.next_number();
+        let primary = self.primary.and_then(|primary| self.path_mut(primary));
+        let originals = primary.map(|path| (path.departures.peak_queue(now), path.departures.recent_loss()));
         let Some(path) = self.paths.iter_mut().find(|path| path.id == id) else { return };
         let highest = expand_number(report.highest, next);
         let probing = self.log.entry(highest).is_some_and(|entry| !entry.phase.is_calm());
@@ -55,7 +61,8 @@ impl Link {
         // Older numbers are forgotten: a path that joined late was not sent them, or it does not matter any more.
         path.departures.judged_to = path.departures.judged_to.max(next.saturating_sub(LOG_LEN));
         let (mut judged, mut newest_judged) = (Tally::default(), None);
-        let tolerated = path.departures.tolerated_queue(path.rtt.min().unwrap_or(self.fast_rtt));
+        let min_rtt = path.rtt.min().unwrap_or(self.fast_rtt);
+        let tolerated = path.departures.tolerated_queue(min_rtt);
         let has_queue = path.departures.queue() > tolerated;
         let round = path.rtt.or_assumed();
         let mut run = Run { phase: SendPhase::Steady, queue: has_queue, fates: Tally::default() };
@@ -96,6 +103,23 @@ impl Link {
             }
         }
         path.departures.noise.on_judged(run.fates, run.phase, run.queue, round, now);
+        if self.primary != Some(id) {
+            // What the originals bear on their path is no reason to give way on this one.
+            let (originals_queue, originals_loss) = originals.unwrap_or_default();
+            let bearable = path.departures.bearable_queue(min_rtt);
+            let report = CopyReport {
+                fates: judged,
+                highest,
+                next,
+                queue: path.departures.queue(),
+                tolerated: bearable + originals_queue.min(min_rtt),
+                bearable,
+                without_jitter: tolerated_without_jitter(min_rtt),
+                floor: path.departures.noise.floor().max(originals_loss),
+                delivered: path.departures.arriving(),
+            };
+            path.departures.governor.on_report(&report, now);
+        }
         if has_queue {
             self.queued.insert(id);
         } else {
@@ -120,21 +144,28 @@ impl Link {
     }
 
     fn choose_reference(&mut self, now: Instant) {
-        if self.reference.is_some_and(|(_, since)| now.saturating_duration_since(since) < REFERENCE_INTERVAL) {
+        let up = |path: &&Path| path.state == PathState::Up;
+        let current = self.reference.and_then(|(id, _)| self.path(id)).filter(up);
+        let is_fresh = self.reference.is_some_and(|(_, at)| now.saturating_duration_since(at) < REFERENCE_INTERVAL);
+        if current.is_some() && is_fresh {
             return;
         }
         let rate = |path: &Path| path.departures.rate(now);
-        let best = self
-            .paths
-            .iter()
-            .filter(|path| path.departures.is_reported())
-            .max_by(|a, b| rate(a).total_cmp(&rate(b)).then(b.id.cmp(&a.id)));
+        // As long as no rate is known, the path with the shortest way is the best guess.
+        let best = self.paths.iter().filter(up).max_by(|a, b| {
+            rate(a).total_cmp(&rate(b)).then_with(|| b.rtt.or_assumed().cmp(&a.rtt.or_assumed())).then(b.id.cmp(&a.id))
+        });
         let Some(best) = best else { return };
-        let current = self.reference.and_then(|(id, _)| self.path(id));
-        let id = match current {
-            Some(current) if rate(best) < REFERENCE_MARGIN * rate(current) => current.id,
-            _ => best.id,
+        let reference = match current {
+            Some(current) if rate(best) < REFERENCE_MARGIN * rate(current) => {
+                let much_shorter = |path: &Path| {
+                    path.rtt.min().zip(current.rtt.min()).is_some_and(|(rtt, current)| rtt * 5 / 4 < current)
+                };
+                let shorter = |path: &&Path| much_shorter(path) && rate(path) >= AS_GOOD * rate(current);
+                self.paths.iter().filter(up).filter(shorter).min_by_key(|path| path.rtt.min()).unwrap_or(current)
+            }
+            _ => best,
         };
-        self.reference = Some((id, now));
+        self.reference = Some((reference.id, now));
     }
 }

@@ -192,9 +192,9 @@ impl Link {
         Some(number)
     }
 
-    /// Whether the preferred path works no longer, so that traffic has moved or must.
-    pub(super) fn has_lost_preferred(&self, now: Instant) -> bool {
-        let preferred = self.scheduler.preferred().and_then(|id| self.path(id));
-        preferred.is_none_or(|path| path.state != PathState::Up || !path.usable(now))
+    /// Whether the path that carries everything works no longer, so that traffic has moved or must.
+    pub(super) fn has_lost_primary(&self, now: Instant) -> bool {
+        let primary = self.primary.and_then(|id| self.path(id));
+        primary.is_none_or(|path| path.state != PathState::Up || !path.usable(now))
     }
 }

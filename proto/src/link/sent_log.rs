@@ -107,6 +107,16 @@ impl SentLog {
         }
     }
 
+    /// A datagram that left nowhere leaves on `path` after all.
+    pub(crate) fn sent_on(&mut self, path: PathId, number: u64) {
+        if let Some(entry) = self.entry_mut(number) {
+            let was_lost = entry.paths.is_empty();
+            entry.paths.insert(path);
+            self.judged -= u64::from(was_lost);
+            self.lost -= u64::from(was_lost);
+        }
+    }
+
     /// A datagram did not leave on `path`.
     pub(crate) fn not_sent_on(&mut self, path: PathId, number: u64) {
         if let Some(entry) = self.entry_mut(number) {

@@ -6,6 +6,7 @@
 use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
+use crate::congestion::copy_governor::CopyGovernor;
 use crate::congestion::noise_floor::NoiseFloor;
 use crate::recent::RecentMax;
 use crate::wire::control::PathReport;
@@ -13,6 +14,15 @@ use crate::wire::header::TICK_MICROS;
 
 /// Over which time the delivered rate is taken.
 const RATE_SPAN: Duration = Duration::from_secs(1);
+
+/// And over which the rate at which things arrive just now.
+const ARRIVING_SPAN: Duration = Duration::from_millis(50);
+
+/// Over which time the longest queue of the originals is what copies may bear.
+const PEAK_SPAN: Duration = Duration::from_millis(200);
+
+/// Over which changes of the delay are taken that copies must bear.
+const SLOW_SPAN: Duration = Duration::from_millis(100);
 
 /// Over which time the least delay stands for an empty queue.
 const BASE_SPAN: Duration = Duration::from_secs(10);
@@ -36,14 +46,24 @@ pub(crate) struct Departures {
     pub(crate) judged_to: u64,
     /// How much of the loss is noise.
     pub(crate) noise: NoiseFloor,
+    /// How fast copies may go here while another path is the primary one.
+    pub(crate) governor: CopyGovernor,
+    /// Copies that the governor held back.
+    pub(crate) skipped: u64,
     recent_loss: f64,
+    arriving: f64,
+    arriving_from: Option<(Instant, u64)>,
     rate: f64,
     rate_from: Option<(Instant, u64)>,
     last: Option<PathReport>,
     mean: Option<f64>,
     base: RecentMax<Reverse<i64>>,
     queue: Duration,
+    peak: RecentMax<Duration>,
     deviation: f64,
+    /// A mean some [`SLOW_SPAN`] ago, and the mean change since the one before.
+    slow_mean: Option<(Instant, f64)>,
+    slow_deviation: f64,
 }
 
 impl Departures {
@@ -56,14 +76,21 @@ impl Departures {
             lost: 0,
             judged_to: 0,
             noise: NoiseFloor::default(),
+            governor: CopyGovernor::new(),
+            skipped: 0,
             recent_loss: 0.0,
+            arriving: f64::MAX,
+            arriving_from: None,
             rate: 0.0,
             rate_from: None,
             last: None,
             mean: None,
             base: RecentMax::new(BASE_SPAN),
             queue: Duration::ZERO,
+            peak: RecentMax::new(PEAK_SPAN),
             deviation: 0.0,
+            slow_mean: None,
+            slow_deviation: 0.0,
         }
     }
 
@@ -82,17 +109,39 @@ impl Departures {
         if let Some(before) = self.mean.filter(|_| !probing) {
             self.deviation += ((mean - before).abs() - self.deviation) / 16.0;
         }
+        match self.slow_mean {
+            Some((at, before)) if now.saturating_duration_since(at) >= SLOW_SPAN => {
+                if !probing {
+                    self.slow_deviation += ((mean - before).abs() - self.slow_deviation) / 16.0;
+                }
+                self.slow_mean = Some((now, mean));
+            }
+            Some(_) => {}
+            None => self.slow_mean = Some((now, mean)),
+        }
         self.mean = Some(mean);
         self.base.insert(Reverse(mean as i64), now);
         let base = self.base.get(now).map_or(mean, |Reverse(base)| base as f64);
         self.queue = ticks((f64::from(report.delay_average) - base).max(0.0));
 
+        self.peak.insert(self.queue, now);
+        match self.arriving_from {
+            Some((from, bytes)) if now.saturating_duration_since(from) >= ARRIVING_SPAN => {
+                self.arriving = report.bytes.saturating_sub(bytes) as f64 / (now - from).as_secs_f64();
+                self.arriving_from = Some((now, report.bytes));
+            }
+            Some(_) => {}
+            None => self.arriving_from = Some((now, report.bytes)),
+        }
         match self.rate_from {
             Some((from, bytes)) if now > from => {
                 let elapsed = now - from;
                 if elapsed >= RATE_SPAN / 4 {
                     let sample = report.bytes.saturating_sub(bytes) as f64 / elapsed.as_secs_f64();
-                    let weight = (elapsed.as_secs_f64() / RATE_SPAN.as_secs_f64()).min(1.0);
+                    let weight = match self.rate {
+                        0.0 => 1.0,
+                        _ => (elapsed.as_secs_f64() / RATE_SPAN.as_secs_f64()).min(1.0),
+                    };
                     self.rate += (sample - self.rate) * weight;
                     self.rate_from = Some((now, report.bytes));
                 }
@@ -110,7 +159,9 @@ impl Departures {
     pub(crate) fn on_reset(&mut self) {
         self.last = None;
         self.rate_from = None;
+        self.arriving_from = None;
         self.mean = None;
+        self.slow_mean = None;
         self.base = RecentMax::new(BASE_SPAN);
     }
 
@@ -127,16 +178,32 @@ impl Departures {
         if fresh { self.rate } else { 0.0 }
     }
 
+    /// Bytes per second that arrived over some 50 ms before the last report; endless if that is not known.
+    pub(crate) fn arriving(&self) -> f64 {
+        self.arriving
+    }
+
     /// Queueing delay on the path.
     pub(crate) fn queue(&self) -> Duration {
         self.queue
     }
 
+    /// The longest of it of about the last 200 ms.
+    pub(crate) fn peak_queue(&mut self, now: Instant) -> Duration {
+        self.peak.get(now).unwrap_or_default()
+    }
+
     /// The queueing delay that is still taken for none, on a path of this least round-trip time:
     /// `max(0.1 min_rtt, 1 ms, min(3 D, 0.25 min_rtt + 10 ms))` with the mean deviation `D` of the reports' delays.
     pub(crate) fn tolerated_queue(&self, min_rtt: Duration) -> Duration {
-        let jitter = ticks(3.0 * self.deviation).min(min_rtt / 4 + Duration::from_millis(10));
-        (min_rtt / 10).max(LEAST_TOLERATED).max(jitter)
+        let jitter = ticks(3.0 * self.deviation).min(most_tolerated(min_rtt));
+        tolerated_without_jitter(min_rtt).max(jitter)
+    }
+
+    /// The queueing delay that copies bear: as [`Self::tolerated_queue`], but with changes over 100 ms as well as those from
+    /// report to report, as the slow jitter of radio links would else look like a queue that never ends.
+    pub(crate) fn bearable_queue(&self, min_rtt: Duration) -> Duration {
+        self.tolerated_queue(min_rtt).max(ticks(3.0 * self.slow_deviation).min(most_tolerated(min_rtt)))
     }
 
     /// Share lost among about the last thousand datagrams.
@@ -148,11 +215,16 @@ impl Departures {
     pub(crate) fn reported_lag(&self) -> Duration {
         self.last.as_ref().map_or(Duration::ZERO, |last| ticks(f64::from(last.lag)))
     }
+}
 
-    /// Whether a report told of anything that arrived on this path.
-    pub(crate) fn is_reported(&self) -> bool {
-        self.last.is_some()
-    }
+/// The queueing delay that is taken for none on a path of this least round-trip time, if its delay does not vary.
+pub(crate) fn tolerated_without_jitter(min_rtt: Duration) -> Duration {
+    (min_rtt / 10).max(LEAST_TOLERATED)
+}
+
+/// However much the delay varies, a longer queue is one.
+fn most_tolerated(min_rtt: Duration) -> Duration {
+    min_rtt / 4 + Duration::from_millis(10)
 }
 
 fn ticks(ticks: f64) -> Duration {
