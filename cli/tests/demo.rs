@@ -40,7 +40,7 @@ fn people_get_a_table_and_a_chart_without_colour_codes_in_a_pipe() {
         demo(&["--seconds", "1", "--loss", "0", "--scheme", "client", "--congestion", "newreno"]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(text.lines().filter(|line| line.starts_with("newreno client")).count(), 2, "{text}");
+    assert_eq!(text.lines().filter(|line| line.starts_with("newreno    client")).count(), 2, "{text}");
     assert!(text.contains('█') && !text.contains('\x1b'), "{text}");
     let progress = String::from_utf8(output.stderr).unwrap();
     assert!(progress.contains("\n1/1  newreno client"), "{progress}");
