@@ -4,8 +4,8 @@
 //! tried again, at once when the networks change, else after a growing wait.
 //!
 //! A session without a path that answers may be cut off for a while, its relay may be out of reach, or may have forgotten it
-//! in a restart or while this machine slept. So while it is silent another one is tried; whichever comes first, a sign of
-//! life or a new session, decides.
+//! in a restart or while this machine slept. So while it is silent another one is tried; if a new session comes first,
+//! the old one has a moment left for a sign of life, as its flows would be lost with it.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ use tandem_proto::mode::Mode;
 use tandem_proto::stats::PathState;
 use tandem_proto::wire::flow::CloseCode;
 use tokio::sync::watch;
-use tokio::time::{Duration, Instant, sleep};
+use tokio::time::{Duration, Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::backoff::Backoff;
@@ -29,6 +29,8 @@ use crate::transport::{ConnectError, Connection};
 const SUCCESS: Duration = Duration::from_secs(10);
 /// The relay is told of a stop by a datagram that must leave before the process does.
 const LAST_WORDS: Duration = Duration::from_millis(100);
+/// A silent session that could be replaced is waited for so long: while no path is up, its paths ask to join every 400 ms.
+const LAST_CHANCE: Duration = Duration::from_millis(700);
 /// For how long no path may be up before another session is tried. A path is down only after it has itself been silent for
 /// a while; one on a new network that is still joining after this time may do so for ever.
 const SILENCE: Duration = Duration::from_millis(1500);
@@ -207,7 +209,11 @@ async fn replace_silent(maker: &Maker, connection: &Connection, attempt: usize) 
         tokio::select! {
             biased;
             established = maker.establish(attempt) => match established {
-                Ok(established) => return established,
+                // The relay is in reach again: if it still knows the old session, that one's flows live on.
+                Ok(established) => match timeout(LAST_CHANCE, sign_of_life(connection)).await {
+                    Err(_) => return established,
+                    Ok(()) => established.connection.close(CloseCode::Done.code(), "not needed"),
+                },
                 Err(error) => tracing::debug!(error = &error as &dyn Error, "no other session either"),
             },
             () = sign_of_life(connection) => {}
