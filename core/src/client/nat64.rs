@@ -9,6 +9,8 @@ pub(super) const IPV4_ONLY: &str = "ipv4only.arpa";
 const WELL_KNOWN: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
 /// Lengths that a prefix may have, in bits (RFC 6052, section 2.2), the usual first.
 const LENGTHS: [u8; 6] = [96, 64, 56, 48, 40, 32];
+/// Prefixes kept of one network, the first ones told: its resolver is not trusted, and every one makes addresses to be tried.
+const MOST_PREFIXES: usize = 4;
 /// The octet that is zero in every such address, whatever the prefix.
 const ZERO_OCTET: usize = 8;
 
@@ -45,10 +47,13 @@ impl Prefix {
     }
 }
 
-/// The prefixes that the addresses of [`IPV4_ONLY`] tell of, each once.
+/// The prefixes that the addresses of [`IPV4_ONLY`] tell of, each once, [`MOST_PREFIXES`] at most.
 pub(super) fn prefixes(answers: &[IpAddr]) -> Vec<Prefix> {
     let mut found = Vec::new();
     for answer in answers {
+        if found.len() == MOST_PREFIXES {
+            break;
+        }
         let IpAddr::V6(answer) = answer else { continue };
         if let Some(prefix) = prefix_of(*answer)
             && !found.contains(&prefix)
@@ -113,6 +118,15 @@ mod tests {
         }
         let without = ["192.0.0.170", "2001:db8::1", "::"].map(|text| text.parse().unwrap());
         assert_eq!(prefixes(&without), []);
+    }
+
+    #[test]
+    fn a_resolver_that_tells_of_many_prefixes_is_believed_a_few() {
+        let answer = |number: u16| IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, number, 0, 0, 0, 0xc000, 0xaa));
+        let answers: Vec<_> = (0..2000).map(answer).collect();
+        let found = prefixes(&answers);
+        assert_eq!(found.len(), MOST_PREFIXES);
+        assert_eq!(found[0], prefix("2001:db8::", 96));
     }
 
     #[test]
