@@ -90,8 +90,13 @@ impl Maker {
             }
             let first = attempt % others.len().max(1);
             others.rotate_left(first);
-            let mut addresses = heard.to_vec();
-            addresses.extend(others.into_iter().filter(|address| !heard.contains(address)));
+            // Several networks may have heard it at the same address.
+            let mut addresses: Vec<SocketAddr> = Vec::with_capacity(heard.len() + others.len());
+            for address in heard.iter().copied().chain(others) {
+                if !addresses.contains(&address) {
+                    addresses.push(address);
+                }
+            }
             (interface, addresses)
         };
         self.networks.chosen().into_iter().map(with_addresses).collect()

@@ -48,6 +48,8 @@ pub(super) struct Known {
     problems: BTreeMap<String, String>,
     /// Lookups of this round that have not ended.
     open: usize,
+    /// Counts the rounds: what comes of an earlier one is no longer waited for.
+    round: u64,
 }
 
 /// One question.
@@ -76,9 +78,12 @@ impl Names {
             return;
         }
         let questions = self.questions(networks);
+        let mut round = 0;
         self.known.send_modify(|known| {
             known.problems.clear();
             known.open = questions.len();
+            known.round += 1;
+            round = known.round;
             let exists = |name: &String| name.is_empty() || networks.iter().any(|network| network.name == *name);
             known.addresses.retain(|(_, network), _| exists(network));
             known.prefixes.retain(|network, _| exists(network));
@@ -91,7 +96,14 @@ impl Names {
         let looking = tokio::spawn(async move {
             while let Some(ended) = lookups.join_next().await {
                 if let Ok((question, answer)) = ended {
-                    known.send_modify(|known| known.take(question, answer));
+                    known.send_if_modified(|known| {
+                        // Another round may begin while this task runs: it must not count as one of its lookups.
+                        let current = known.round == round;
+                        if current {
+                            known.take(question, answer);
+                        }
+                        current
+                    });
                 }
             }
         });
