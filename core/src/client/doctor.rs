@@ -39,6 +39,8 @@ pub use way::{Outcome, Reached, Way};
 
 /// How long a name may take to resolve.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(5);
+/// How long the networks' answers may take to come together after that.
+const ANSWERS_SETTLE: Duration = Duration::from_secs(1);
 /// The relay's addresses that are tried on each network; the first ones, families in turn.
 const MAX_ADDRESSES: usize = 4;
 /// Ways that are examined at a time; more wait. Each is a session at the relay.
@@ -184,7 +186,9 @@ async fn examine_relay(
     addresses.refresh(&chosen);
     let names = look_up(link, &*platform).await;
     let mut answers = addresses.subscribe();
-    while addresses.failure().is_none() && answers.changed().await.is_ok() {}
+    let all = async { while addresses.failure().is_none() && answers.changed().await.is_ok() {} };
+    // Every lookup has a limit of its own; should one get lost, what is known by then has to do.
+    let _ = timeout(LOOKUP_LIMIT + ANSWERS_SETTLE, all).await;
     let mut planned = Vec::new();
     for interface in chosen {
         let all = addresses.addresses(&interface);

@@ -25,6 +25,8 @@ use crate::transport::gate::Gate;
 /// The silences that are tried, in seconds. The first is a little longer than any that an idle client leaves; the last
 /// ends before the session does (60 s).
 const SILENCES: [u64; 4] = [IDLE_PING_INTERVAL.as_secs() + 1, 25, 35, 50];
+/// Ways that are examined, the first ones; each is as many sessions at the relay as there are silences, all at the same time.
+const MAX_WAYS: usize = 8;
 /// After so long without data the relay has stopped to ping.
 const CALM: Duration = Duration::from_millis(2500);
 /// How long the second socket may take to join.
@@ -42,14 +44,15 @@ pub struct Mapping {
     pub closed_s: Option<u64>,
 }
 
-/// Examines every way that reaches the relay.
+/// Examines the ways that reach the relay, [`MAX_WAYS`] at most.
 pub(super) async fn examine<'a>(
     link: &Arc<PairingLink>,
     platform: &Arc<dyn Platform>,
     ways: impl Iterator<Item = (&'a Interface, &'a mut Way)>,
     progress: Progress,
 ) {
-    let mut examined: Vec<_> = ways.filter(|(_, way)| matches!(way.outcome, Outcome::Reached(_))).collect();
+    let mut examined: Vec<_> =
+        ways.filter(|(_, way)| matches!(way.outcome, Outcome::Reached(_))).take(MAX_WAYS).collect();
     let mut tasks = JoinSet::new();
     for (index, (interface, way)) in examined.iter().enumerate() {
         for seconds in SILENCES {
