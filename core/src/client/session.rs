@@ -254,7 +254,8 @@ async fn silence(maker: &Maker, connection: &Connection) {
     }
 }
 
-/// An error with its causes in one line; some repeat theirs already.
+/// An error with its causes in one line; some repeat theirs already. Without control characters: part of it may be the words
+/// of whoever answered the handshake, and it goes to terminals.
 pub(super) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -265,5 +266,20 @@ pub(super) fn chain(error: &dyn Error) -> String {
         }
         cause = error.source();
     }
+    text.retain(|c| !c.is_control());
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_told_with_its_causes_and_leaves_the_terminal_alone() {
+        let error = SessionError::from(ConnectError::Handshake("aborted: go\u{1b}[2J\naway".to_owned()));
+        assert_eq!(
+            chain(&error),
+            "the relay cannot be reached: the handshake with the relay failed: aborted: go[2Jaway"
+        );
+    }
 }
