@@ -103,7 +103,13 @@ async fn ask_servers(name: &str, interface: Interface) -> io::Result<Vec<IpAddr>
     let mut config = ResolverConfig::default();
     for list in LISTS {
         let Ok(text) = std::fs::read(list) else { continue };
-        let (listed, _) = parse_resolv_conf(text).map_err(io::Error::other)?;
+        let listed = match parse_resolv_conf(text) {
+            Ok((listed, _)) => listed,
+            Err(error) => {
+                tracing::debug!(list, %error, "a list of name servers cannot be read");
+                continue;
+            }
+        };
         let reachable = |ip: IpAddr| !ip.is_loopback() && interface.source(ip).is_some();
         for server in listed.name_servers().iter().filter(|server| reachable(server.ip)) {
             if config.name_servers().iter().all(|known| known.ip != server.ip) {
