@@ -35,14 +35,20 @@ async fn begin_upload(stand: &Stand, number: u64) -> Result<Background> {
     Ok(Background::new(tokio::spawn(async move { upload(tcp, number, u64::MAX).await.map(drop) })))
 }
 
-/// Pings until `time` has passed; each with when it was sent. One that is not answered in ten seconds ends it.
+/// For how long a ping is waited for.
+const LONGEST_PING: Duration = Duration::from_secs(10);
+
+/// Pings until `time` has passed; each with when it was sent. One that is not answered in [`LONGEST_PING`] ends it.
 async fn ping_for(echo: &mut Echo, time: Duration) -> Result<Vec<(Duration, Duration)>> {
     let started = Instant::now();
     let mut pings = Vec::new();
     while started.elapsed() < time {
         let sent = started.elapsed();
-        let ping = timeout(Duration::from_secs(10), echo.ping()).await.unwrap_or(Ok(Duration::from_secs(10)))?;
-        pings.push((sent, ping));
+        let Ok(ping) = timeout(LONGEST_PING, echo.ping()).await else {
+            pings.push((sent, LONGEST_PING));
+            break;
+        };
+        pings.push((sent, ping?));
         sleep(Duration::from_millis(20)).await;
     }
     Ok(pings)

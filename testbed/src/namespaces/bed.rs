@@ -221,11 +221,17 @@ impl Bed {
         if unsafe { libc::geteuid() } != 0 {
             return Some("root, for namespaces and devices of its own".to_owned());
         }
+        // Root of a container may have lost them.
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        if let Some(capability) = missing_capability(&status) {
+            return Some(format!("{capability}, which root has outside of containers"));
+        }
         if !Path::new("/dev/net/tun").exists() {
             return Some("/dev/net/tun".to_owned());
         }
         match std::process::Command::new("ip").arg("-V").output() {
-            Ok(_) => None,
+            Ok(output) if output.status.success() => None,
+            Ok(output) => Some(format!("iproute2's ip (what is called so says {})", output.status)),
             Err(error) => Some(format!("iproute2's ip ({error})")),
         }
     }
@@ -356,6 +362,15 @@ impl Bed {
     }
 }
 
+/// The first of a bed's capabilities that the process with that `/proc/PID/status` lacks.
+fn missing_capability(status: &str) -> Option<&'static str> {
+    // Their numbers in the effective set (capabilities(7)).
+    const NEEDED: [(u32, &str); 2] = [(12, "CAP_NET_ADMIN"), (21, "CAP_SYS_ADMIN")];
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    let effective = u64::from_str_radix(effective.trim(), 16).ok()?;
+    NEEDED.into_iter().find(|(number, _)| effective >> number & 1 == 0).map(|(_, name)| name)
+}
+
 fn set_up_kernel(namespace: &Namespace) -> Result<()> {
     for (name, value) in [
         // The machine's own may be anything. CUBIC is not allowed to every namespace; who compares chooses it by socket.
@@ -430,4 +445,19 @@ fn mac(last: u8) -> [u8; 6] {
 
 fn written(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_container_that_keeps_capabilities_from_its_root_is_noticed() {
+        let missing = |effective: &str| missing_capability(&format!("Name:\tcat\nCapEff:\t{effective}\nSeccomp:\t0\n"));
+        assert_eq!(missing("000001ffffffffff"), None);
+        // What docker leaves, without and with --cap-add NET_ADMIN.
+        assert_eq!(missing("00000000a80425fb"), Some("CAP_NET_ADMIN"));
+        assert_eq!(missing("00000000a80435fb"), Some("CAP_SYS_ADMIN"));
+        assert_eq!(missing_capability(""), None);
+    }
 }

@@ -398,7 +398,11 @@ pub async fn upload(mut tcp: TcpStream, number: u64, length: u64) -> Result<Dura
 
 /// Sends bytes to the echo and waits for them, again and again on one connection.
 #[derive(Debug)]
-pub struct Echo(TcpStream);
+pub struct Echo {
+    tcp: TcpStream,
+    /// Where in the pattern the next bytes begin: each exchange has its own, so that a late or doubled answer is seen.
+    place: u64,
+}
 
 impl Echo {
     /// Begins.
@@ -408,7 +412,7 @@ impl Echo {
     pub async fn begin(mut tcp: TcpStream) -> Result<Self> {
         tcp.set_nodelay(true)?;
         tcp.write_all(b"E").await.context("asking for an echo")?;
-        Ok(Self(tcp))
+        Ok(Self { tcp, place: 0 })
     }
 
     /// One exchange of 32 bytes; how long it took.
@@ -417,10 +421,11 @@ impl Echo {
     /// When the connection breaks or brings other bytes.
     pub async fn ping(&mut self) -> Result<Duration> {
         let started = Instant::now();
-        let sent = stretch(started.elapsed().as_nanos() as u64, 32);
-        self.0.write_all(sent).await.context("sending to the echo")?;
+        let sent = stretch(self.place, 32);
+        self.place += sent.len() as u64;
+        self.tcp.write_all(sent).await.context("sending to the echo")?;
         let mut got = [0; 32];
-        self.0.read_exact(&mut got).await.context("waiting for the echo")?;
+        self.tcp.read_exact(&mut got).await.context("waiting for the echo")?;
         ensure!(got == sent, "the echo's bytes were not those sent");
         Ok(started.elapsed())
     }
