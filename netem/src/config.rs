@@ -125,7 +125,7 @@ impl LinkConfig {
     }
 }
 
-/// Checks a rate, which may not be zero: a link that carries nothing is an outage.
+/// Checks an MTU, which may not be less than any IP network has.
 pub(crate) fn validate_mtu(mtu: Option<u32>) -> Result<(), ConfigError> {
     match mtu {
         Some(mtu) if mtu < MIN_MTU => Err(ConfigError::new("mtu", mtu, format!("at least {MIN_MTU} bytes"))),
@@ -133,6 +133,7 @@ pub(crate) fn validate_mtu(mtu: Option<u32>) -> Result<(), ConfigError> {
     }
 }
 
+/// Checks a rate, which may not be zero: a link that carries nothing is an outage.
 pub(crate) fn validate_rate(rate: Option<Bitrate>) -> Result<(), ConfigError> {
     match rate {
         Some(rate) if rate.bits_per_second() == 0 => {
