@@ -36,7 +36,8 @@ pub(crate) fn run(arguments: &CasesArguments) -> Result<bool> {
     }
     // The folder that cargo uses for a profile, which has a name of its own for dev alone.
     let folder = if arguments.profile == "dev" { "debug" } else { &arguments.profile };
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace_root().join("target"), Into::into);
+    let target = ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR"].into_iter().find_map(std::env::var_os);
+    let target = target.map_or_else(|| workspace_root().join("target"), Into::into);
     let runner = target.join(folder).join("tandem-cases");
     let mut command = Command::new(&runner);
     command.args(&arguments.arguments).current_dir(workspace_root());
