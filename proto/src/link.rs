@@ -32,7 +32,7 @@ use halves::Halves;
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use replay::ReplayWindow;
-use rescue::Kept;
+use rescue::{Kept, Watch};
 use sent_log::SentLog;
 pub use signs::PathSigns;
 pub use snapshot::LinkSnapshot;
@@ -91,6 +91,10 @@ pub struct Link {
     /// When more of them go again, and how many at most.
     rescue_at: Option<Instant>,
     rescue_left: usize,
+    /// QUIC is watched after a rescue.
+    watch: Option<Watch>,
+    /// Datagrams of QUIC that carry more than acknowledgements, each counted once.
+    sent_of_size: u64,
     /// The largest datagram that was let through, in bytes of UDP payload.
     largest: usize,
     /// How the connection sends now.
@@ -240,6 +244,8 @@ impl Link {
             kept: Kept::default(),
             rescue_at: None,
             rescue_left: 0,
+            watch: None,
+            sent_of_size: 0,
             largest: 0,
             sender: SenderState::default(),
             trials: TrialClock::default(),

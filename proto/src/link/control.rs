@@ -42,7 +42,7 @@ impl Link {
             ]
         });
         let report = (self.unreported > 0).then(|| self.last_report.map_or(now, |last| last + MOST_REPORT_INTERVAL));
-        paths.chain([report, self.rescue_at]).flatten().min()
+        paths.chain([report, self.rescue_at, self.watch.map(|watch| watch.look_at)]).flatten().min()
     }
 
     /// Does what is due: pings, probes, reports; ends silent paths.

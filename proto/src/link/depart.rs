@@ -166,14 +166,13 @@ impl Link {
                 path.mtu.on_sent(size, now);
             }
         }
+        self.trim_kept();
+        self.note_sent(segment_size, count);
         let keys = self.keys.as_ref().expect("checked above");
         let departed = self.ticks(now);
         let first = self.log.next_number();
         departure.first = Some(first);
         departure.segment_size = segment_size + HEADER_LEN;
-        if self.rescue_at.is_none() {
-            self.kept.trim(&self.log);
-        }
         for segment in contents.chunks(segment_size) {
             let number = self.log.next_number();
             if departure.halved != all {

@@ -5,6 +5,10 @@
 //! known whether they arrived; when traffic moves to another path, or a path comes back, those of which nobody knows go
 //! again, under new numbers: the oldest, with which the flows go on, and a few of the newest, whose acknowledgement tells
 //! QUIC what else is lost. It drops what it has seen.
+//!
+//! After an outage QUIC's round-trip estimate is as long as the outage was, and with it every timer of its: what is lost
+//! then, a datagram of the rescue or one of the next window's last, would be missed for seconds. So after a rescue QUIC is
+//! watched for a while: when it sends nothing of size, what it sent and nobody has goes once more.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -38,6 +42,13 @@ const EACH_STEP: usize = 10;
 const STEP: Duration = Duration::from_millis(10);
 const MOST_AGAIN: usize = 160;
 
+/// For how long QUIC is watched after a rescue: by then it has measured the round trip anew.
+const WATCHED_FOR: Duration = Duration::from_secs(10);
+
+/// How long it may send nothing of size: two round trips, and the time until a report is due.
+const PATIENCE: Duration = Duration::from_millis(150);
+const MOST_PATIENCE: Duration = Duration::from_millis(800);
+
 /// Buffers that wait for their next datagram at most: one report may tell the fate of all that are kept.
 const MOST_SPARE: usize = MOST_KEPT;
 
@@ -46,6 +57,17 @@ const MOST_SPARE: usize = MOST_KEPT;
 pub(super) struct Kept {
     datagrams: VecDeque<(u64, Vec<u8>)>,
     spare: Vec<Vec<u8>>,
+}
+
+/// The time after a rescue in which QUIC's own timers are not to be relied on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Watch {
+    until: Instant,
+    patience: Duration,
+    /// When to look next.
+    pub(super) look_at: Instant,
+    /// What QUIC had sent when last looked at.
+    sent: u64,
 }
 
 impl Kept {
@@ -94,37 +116,61 @@ fn is_open(log: &SentLog, number: u64) -> bool {
 impl Link {
     /// Begins to send what may be lost with its path again.
     pub(super) fn rescue(&mut self, now: Instant) {
+        let patience = (2 * self.fast_rtt + PATIENCE).min(MOST_PATIENCE);
+        let (until, look_at) = (now + WATCHED_FOR, now + patience);
+        self.watch = Some(Watch { until, patience, look_at, sent: self.sent_of_size });
+        self.wake = true;
         self.rescue_left = MOST_AGAIN;
-        self.rescue_some(AT_ONCE, NEWEST, now);
+        self.rescue_some(AT_ONCE, NEWEST, None, now);
     }
 
-    /// Goes on with that, once it is time; else lets go of what need not be kept.
+    /// So many datagrams of so many bytes, as QUIC made them, leave for the first time.
+    pub(super) fn note_sent(&mut self, size: usize, count: u64) {
+        self.sent_of_size += if size > SMALL_BYTES { count } else { 0 };
+    }
+
+    /// Lets go of what need not be kept.
     ///
-    /// While a path that came back is being used for that, what arrives late shows to be lost what was lost before; QUIC need
-    /// not know of that yet.
-    pub(super) fn rescue_on(&mut self, now: Instant) {
-        if self.rescue_at.is_none() {
+    /// While a path that came back is being used for a rescue, what arrives late shows to be lost what was lost before; QUIC
+    /// need not know of that yet. And while it is watched, it may not look at what it could know.
+    pub(super) fn trim_kept(&mut self) {
+        if self.rescue_at.is_none() && self.watch.is_none() {
             self.kept.trim(&self.log);
         }
-        if self.rescue_at.is_some_and(|at| at <= now) {
-            self.rescue_some(EACH_STEP, 0, now);
-        }
     }
 
-    fn rescue_some(&mut self, oldest: usize, newest: usize, now: Instant) {
+    /// Goes on with that, once it is time; sends once more what QUIC waits for in vain.
+    pub(super) fn rescue_on(&mut self, now: Instant) {
+        self.trim_kept();
+        if self.rescue_at.is_some_and(|at| at <= now) {
+            self.rescue_some(EACH_STEP, 0, None, now);
+        }
+        let Some(watch) = self.watch.filter(|watch| watch.look_at <= now) else { return };
+        if self.sent_of_size == watch.sent {
+            self.rescue_left = AT_ONCE;
+            self.rescue_some(AT_ONCE, NEWEST, Some(watch.patience), now);
+        } else {
+            self.kept.trim(&self.log);
+        }
+        let look_at = now + watch.patience;
+        self.watch = (look_at < watch.until).then_some(Watch { look_at, sent: self.sent_of_size, ..watch });
+    }
+
+    /// Sends some of what may be lost again; with `patience` also what left longer ago than that and nobody has.
+    fn rescue_some(&mut self, oldest: usize, newest: usize, patience: Option<Duration>, now: Instant) {
         self.rescue_at = None;
         if !self.framing || !self.paths.iter().any(|path| path.usable(now)) {
             return;
         }
         let oldest = oldest.min(self.rescue_left);
         let kept = std::mem::take(&mut self.kept.datagrams);
-        let lost = kept.iter().filter(|(number, _)| self.may_be_lost(*number, now)).count();
+        let lost = kept.iter().filter(|(number, _)| self.may_be_lost(*number, patience, now)).count();
         let mut again = Vec::new();
         let is_small = |datagram: &[u8]| newest > 0 && datagram.len() <= SMALL_BYTES;
-        let small = kept.iter().filter(|(number, d)| is_small(d) && self.may_be_lost(*number, now)).count();
+        let small = kept.iter().filter(|(number, d)| is_small(d) && self.may_be_lost(*number, patience, now)).count();
         let (mut seen, mut chosen, mut small_seen) = (0, 0, 0);
         for (number, datagram) in kept {
-            let may_be_lost = self.may_be_lost(number, now);
+            let may_be_lost = self.may_be_lost(number, patience, now);
             seen += usize::from(may_be_lost);
             let is_old = chosen < oldest && !self.is_stale(number, now);
             small_seen += usize::from(may_be_lost && is_small(&datagram));
@@ -152,9 +198,13 @@ impl Link {
         self.log.entry(number).is_none_or(|entry| now.saturating_duration_since(entry.sent_at) > STALE)
     }
 
-    /// Whether nothing is known of the datagram's arrival, and no path that works has carried it since it works.
-    fn may_be_lost(&self, number: u64, now: Instant) -> bool {
+    /// Whether nothing is known of the datagram's arrival, and no path that works has carried it since it works, or `patience`
+    /// is over.
+    fn may_be_lost(&self, number: u64, patience: Option<Duration>, now: Instant) -> bool {
         let Some(entry) = self.log.entry(number).filter(|entry| !entry.has_arrived()) else { return false };
+        if patience.is_some_and(|patience| now.saturating_duration_since(entry.sent_at) >= patience) {
+            return true;
+        }
         let mut carriers = self.paths.iter().filter(|path| path.usable(now) && entry.went_on(path.id));
         !carriers.any(|path| path.carries_since().is_some_and(|since| entry.sent_at >= since))
     }
