@@ -95,16 +95,18 @@ impl Names {
         let known = Arc::clone(&self.known);
         let looking = tokio::spawn(async move {
             while let Some(ended) = lookups.join_next().await {
-                if let Ok((question, answer)) = ended {
-                    known.send_if_modified(|known| {
-                        // Another round may begin while this task runs: it must not count as one of its lookups.
-                        let current = known.round == round;
-                        if current {
-                            known.take(question, answer);
-                        }
-                        current
-                    });
-                }
+                known.send_if_modified(|known| {
+                    // Another round may begin while this task runs: it must not count as one of its lookups.
+                    if known.round != round {
+                        return false;
+                    }
+                    known.open = known.open.saturating_sub(1);
+                    // One that died has ended as well.
+                    if let Ok((question, answer)) = ended {
+                        known.take(question, answer);
+                    }
+                    true
+                });
             }
         });
         *current = Some((networks.to_vec(), AbortOnDropHandle::new(looking)));
@@ -151,7 +153,6 @@ impl Names {
 
 impl Known {
     fn take(&mut self, question: Question, answer: std::io::Result<Vec<IpAddr>>) {
-        self.open = self.open.saturating_sub(1);
         match (question, answer) {
             (Question::Relay { name, network }, Ok(mut addresses)) => {
                 addresses.truncate(MOST_ADDRESSES);

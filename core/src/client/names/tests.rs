@@ -123,3 +123,17 @@ async fn a_resolver_that_never_answers_holds_up_no_other_and_is_given_up() {
     }
     assert!(names.failure().unwrap().to_string().contains("does not come back"), "hanging lookups are bounded");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_lookup_that_dies_has_ended_and_names_are_looked_up_again() {
+    let platform = Scripted::new(Vec::new());
+    platform.set_resolver(Arc::new(|_, _| panic!("the resolver dies")));
+    let names = Names::new(vec!["relay.example:1".parse().unwrap()], Arc::new(platform.clone()));
+    names.refresh(&[wifi()]);
+    settled(&names).await;
+    assert!(names.failure().unwrap().to_string().contains("given up"));
+    platform.set_resolver(Arc::new(|_, _| Box::pin(async { Ok(vec!["192.0.2.1".parse().unwrap()]) })));
+    names.refresh(&[wifi()]);
+    settled(&names).await;
+    assert_eq!(texts(&names.addresses(&wifi())), ["192.0.2.1:1"]);
+}
