@@ -14,6 +14,7 @@ mod arrive;
 mod control;
 mod copies;
 mod depart;
+mod doubt;
 mod halves;
 mod judge;
 mod replay;
@@ -28,6 +29,7 @@ use std::time::{Duration, Instant};
 
 pub use arrive::Deliver;
 pub use depart::{Batch, Departure, Targets};
+use doubt::Doubt;
 use halves::Halves;
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
@@ -102,6 +104,9 @@ pub struct Link {
     trials: TrialClock,
     /// The path that carries every datagram in bicast; copies on the others are governed.
     primary: Option<PathId>,
+    doubt: Doubt,
+    /// While a rescue from the primary path is under way: what left earlier has arrived.
+    rescue_after: Option<Instant>,
     /// When QUIC last sent something, and how many datagrams since it was last silent for a round trip.
     last_departure: Option<Instant>,
     since_silence: u32,
@@ -250,6 +255,8 @@ impl Link {
             sender: SenderState::default(),
             trials: TrialClock::default(),
             primary: None,
+            doubt: Doubt::default(),
+            rescue_after: None,
             last_departure: None,
             since_silence: 0,
             queued: PathSet::default(),

@@ -115,6 +115,7 @@ impl Link {
             let reordering = u64::from(arrivals.reordering(now)) * TICK_MICROS;
             self.hold.set_reordering(id, Duration::from_micros(reordering));
         }
+        self.watch_arrival(id, number, now);
         self.unreported += 1;
         if arrival == Arrival::Now {
             out.deliver(body);

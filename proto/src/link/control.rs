@@ -293,7 +293,10 @@ impl Link {
                 Frame::Leave(_) => {}
                 Frame::Wish { sequence, download } if self.role == Role::Relay => self.take_wish(sequence, download),
                 Frame::Wish { .. } => {}
-                Frame::Report(reports) => reports.iter().for_each(|report| self.handle_report(report, now)),
+                Frame::Report(reports) => {
+                    reports.iter().for_each(|report| self.handle_report(report, now));
+                    self.judge_primary(now);
+                }
                 Frame::Sent(sent) => self.peer_sent.take(sent, now),
                 Frame::MtuProbe(size) => answer.push(Frame::MtuAck(size)),
                 Frame::MtuAck(size) => {

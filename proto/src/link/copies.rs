@@ -7,6 +7,7 @@
 use std::time::{Duration, Instant};
 
 use super::depart::Targets;
+use super::doubt::Doubt;
 use super::{LEAST_REPORT_INTERVAL, Link, MOST_REPORT_INTERVAL};
 use crate::congestion::copy_governor::{CopyGovernor, Urgency};
 use crate::congestion::rate_sample::ACK_ONLY_BELOW;
@@ -29,6 +30,7 @@ impl Link {
             _ => preferred,
         };
         if self.primary.replace(primary) != Some(primary) {
+            self.doubt = Doubt::default();
             // What was learnt of copies says nothing of a path that carried everything, and the other way round.
             self.paths.iter_mut().for_each(|path| path.departures.governor = CopyGovernor::new());
         }
@@ -56,17 +58,10 @@ impl Link {
     /// always stays.
     pub(super) fn spare(&mut self, targets: &mut Targets, bytes: usize, urgency: Urgency, now: Instant) -> Targets {
         let all = std::mem::take(targets);
-        let (sender, interval) = (self.sender, self.report_interval());
-        let smss = self.largest.max(1_200 + HEADER_LEN);
+        let doubted = self.doubts_primary();
         let mut spared = Targets::default();
         for (index, (id, address)) in all.iter().enumerate() {
-            let path = self.path_mut(id).filter(|_| index > 0);
-            let passes = path.is_none_or(|path| {
-                let round_trip = path.rtt.or_assumed();
-                let governor = &mut path.departures.governor;
-                governor.update(sender, smss, round_trip, interval);
-                governor.admit(bytes, urgency, now)
-            });
+            let passes = index == 0 || doubted || self.admits(id, bytes, urgency, now);
             if passes {
                 targets.push(id, address);
             } else {
@@ -74,6 +69,18 @@ impl Link {
             }
         }
         spared
+    }
+
+    /// Whether the governor of a path lets so many bytes pass; if so they are counted.
+    fn admits(&mut self, id: PathId, bytes: usize, urgency: Urgency, now: Instant) -> bool {
+        let (sender, interval) = (self.sender, self.report_interval());
+        let smss = self.largest.max(1_200 + HEADER_LEN);
+        self.path_mut(id).is_none_or(|path| {
+            let round_trip = path.rtt.or_assumed();
+            let governor = &mut path.departures.governor;
+            governor.update(sender, smss, round_trip, interval);
+            governor.admit(bytes, urgency, now)
+        })
     }
 
     /// How often the far side reports while much arrives there.

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::halves::{encode_halves, front_len};
 use super::{AMPLIFICATION, Link};
+use crate::congestion::copy_governor::Urgency;
 use crate::keys::Role;
 use crate::mode::Copying;
 use crate::path::{Path, PathAddress};
@@ -156,6 +157,9 @@ impl Link {
         let count = contents.len().div_ceil(segment_size.max(1)) as u64;
         departure.bytes = contents.len() as u64 + count * HEADER_LEN as u64;
         let urgency = self.urgency(contents, count, now);
+        if urgency == Urgency::Bulk {
+            self.watch_pause(now);
+        }
         departure.spared = self.spare(&mut targets, departure.bytes as usize, urgency, now);
         let mut set = all;
         departure.spared.iter().for_each(|(path, _)| set.remove(path));

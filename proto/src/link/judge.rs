@@ -58,6 +58,7 @@ impl Link {
         let reordering = Duration::from_micros(u64::from(report.reordering) * TICK_MICROS).mul_f64(1.25);
         let newest = self.log.entry(highest).map(|entry| entry.sent_at);
         let is_reference = self.reference.is_some_and(|(reference, _)| reference == id);
+        path.departures.highest = Some(highest);
         // Older numbers are forgotten: a path that joined late was not sent them, or it does not matter any more.
         path.departures.judged_to = path.departures.judged_to.max(next.saturating_sub(LOG_LEN));
         let (mut judged, mut newest_judged) = (Tally::default(), None);
@@ -139,6 +140,7 @@ impl Link {
                 trial_wanted,
             }));
         }
+        self.watch_report(id, judged.datagrams - judged.lost, highest, now);
         self.choose_reference(now);
         self.events.push_back(LinkEvent::Reported);
     }

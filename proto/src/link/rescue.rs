@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use super::halves::{encode_halves, front_len};
 use super::sent_log::SentLog;
 use super::{Link, Outgoing};
+use crate::path::Path;
 use crate::stats::PathState;
 use crate::wire::header::{HEADER_LEN, Header, HoldClass, Part};
 
@@ -124,6 +125,15 @@ impl Link {
         self.rescue_some(AT_ONCE, NEWEST, None, now);
     }
 
+    /// Sends what may be lost with the primary path, which is doubted, again at once: in order and before anything new, so
+    /// that flows go on without a second pause. QUIC's window bounds it; what left before `sent_after` has arrived.
+    pub(super) fn rescue_from_primary(&mut self, sent_after: Option<Instant>, now: Instant) {
+        self.rescue_left = MOST_AGAIN;
+        self.rescue_after = sent_after;
+        self.rescue_some(MOST_AGAIN, 0, None, now);
+        self.rescue_after = None;
+    }
+
     /// So many datagrams of so many bytes, as QUIC made them, leave for the first time.
     pub(super) fn note_sent(&mut self, size: usize, count: u64) {
         self.sent_of_size += if size > SMALL_BYTES { count } else { 0 };
@@ -202,10 +212,15 @@ impl Link {
     /// is over.
     fn may_be_lost(&self, number: u64, patience: Option<Duration>, now: Instant) -> bool {
         let Some(entry) = self.log.entry(number).filter(|entry| !entry.has_arrived()) else { return false };
+        if self.rescue_after.is_some_and(|after| entry.sent_at < after) {
+            return false;
+        }
         if patience.is_some_and(|patience| now.saturating_duration_since(entry.sent_at) >= patience) {
             return true;
         }
-        let mut carriers = self.paths.iter().filter(|path| path.usable(now) && entry.went_on(path.id));
+        let doubted = self.primary.filter(|_| self.doubts_primary());
+        let works = |path: &&Path| path.usable(now) && doubted != Some(path.id);
+        let mut carriers = self.paths.iter().filter(works).filter(|path| entry.went_on(path.id));
         !carriers.any(|path| path.carries_since().is_some_and(|since| entry.sent_at >= since))
     }
 

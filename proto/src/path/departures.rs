@@ -42,6 +42,8 @@ pub(crate) struct Departures {
     /// Datagrams whose arrival is known, and those of them that did not arrive.
     pub(crate) judged: u64,
     pub(crate) lost: u64,
+    /// The highest number that is known to have arrived.
+    pub(crate) highest: Option<u64>,
     /// All numbers up to here are judged.
     pub(crate) judged_to: u64,
     /// How much of the loss is noise.
@@ -74,6 +76,7 @@ impl Departures {
             send_errors: 0,
             judged: 0,
             lost: 0,
+            highest: None,
             judged_to: 0,
             noise: NoiseFloor::default(),
             governor: CopyGovernor::new(),
