@@ -42,6 +42,9 @@ mod unmask;
 /// Loss in a flight above which it is too large (2.8).
 const LOSS_THRESHOLD: f64 = 0.02;
 
+/// Of a flight of a few datagrams chance alone may explain the loss of all; the reckoning back from a loss needs some left.
+const MOST_ALLOWED: f64 = 0.9;
+
 /// What the controller does now; see the module's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -215,7 +218,7 @@ impl Bbr3 {
                 let datagrams = flight as f64 / self.smss as f64;
                 let allowed = unmask::allowed(datagrams, unmask.floor(now));
                 (
-                    allowed / datagrams.max(1.0),
+                    (allowed / datagrams.max(1.0)).min(MOST_ALLOWED),
                     lost_datagrams >= unmask::LEAST_LOSSES && lost_datagrams as f64 > allowed,
                 )
             }

@@ -94,8 +94,9 @@ pub struct CopyGovernor {
     cut_at: u64,
     grown_at: Option<Instant>,
     unjudged: Tally,
-    /// Since when copies wait for a report.
+    /// Since when copies wait for a report, and when the last one left.
     waiting_since: Option<Instant>,
+    last_copy: Option<Instant>,
 }
 
 impl CopyGovernor {
@@ -113,6 +114,7 @@ impl CopyGovernor {
             grown_at: None,
             unjudged: Tally::default(),
             waiting_since: None,
+            last_copy: None,
         }
     }
 
@@ -145,6 +147,7 @@ impl CopyGovernor {
             self.tokens = (self.tokens - bytes as f64).max(-depth - bytes as f64);
         }
         self.waiting_since.get_or_insert(now);
+        self.last_copy = Some(now);
         true
     }
 
@@ -202,9 +205,13 @@ impl CopyGovernor {
         self.rate.is_some() || self.sender.phase == SendPhase::Trial
     }
 
-    /// Halves the rate for each time of silence since the first copy that no report answers.
+    /// Halves the rate for each time of silence since the first copy that no report answers, while copies go on. Where nothing
+    /// follows, one lost copy would be a silence as long as the pause.
     fn fall_silent(&mut self, now: Instant) {
         let patience = (3 * self.round_trip).max(4 * self.report_interval).max(LEAST_SILENCE);
+        if self.last_copy.is_some_and(|last| now.saturating_duration_since(last) >= patience) {
+            self.waiting_since = None;
+        }
         while let (Some(since), Some(pacing)) = (self.waiting_since, self.pacing())
             && now.saturating_duration_since(since) >= patience
         {
@@ -340,8 +347,21 @@ mod tests {
             assert_eq!(rate_at(halved_at[0]), Some(5_000_000.0));
             assert_eq!(rate_at(halved_at[1] - 1), Some(5_000_000.0));
             assert_eq!(rate_at(halved_at[1]), Some(2_500_000.0));
-            assert_eq!(rate_at(3_600_000), Some(governor.least()));
+            for step in 1..100 {
+                rate_at(halved_at[1] + step * (halved_at[0] - 1));
+            }
+            assert_eq!(governor.rate(), Some(governor.least()));
         }
+    }
+
+    #[test]
+    fn a_pause_after_an_unanswered_copy_is_no_silence() {
+        let start = crate::testing::start();
+        let mut governor = governor();
+        for second in 0..100 {
+            assert!(governor.admit(1_200, Urgency::Bulk, start + 1_000 * second * MS));
+        }
+        assert_eq!(governor.rate(), Some(15_000_000.0));
     }
 
     #[test]

@@ -183,7 +183,8 @@ impl TrialClock {
         match (phase == SendPhase::Trial, self.began) {
             (true, None) => self.began = Some(now),
             (false, Some(began)) => {
-                self.ended = Some((now, now.saturating_duration_since(began)));
+                // One in whose midst nothing was left to send ends with what is sent next.
+                self.ended = Some((now, now.saturating_duration_since(began).min(LONGEST_TRIAL)));
                 self.began = None;
             }
             _ => {}
@@ -300,6 +301,9 @@ mod tests {
         assert!(clock.wants_trial([&untried].into_iter(), at(800)));
         assert!(!clock.wants_trial([&tried].into_iter(), at(4_499)), "eight times 500 ms");
         assert!(clock.wants_trial([&tried].into_iter(), at(4_500)));
+        clock.on_sent(SendPhase::Trial, at(5_000));
+        clock.on_sent(SendPhase::Steady, at(600_000));
+        assert!(clock.wants_trial([&tried].into_iter(), at(608_000)), "ten idle minutes are no long trial");
     }
 
     proptest! {

@@ -126,6 +126,25 @@ fn one_lost(flight: u64, lost: u64, now: Instant) -> LossBatch {
 }
 
 #[test]
+fn some_of_a_small_flight_is_left_to_reckon_with_however_much_noise_there_is() {
+    let now = crate::testing::start();
+    let mut bbr = Bbr3::new(1_200, 1, now);
+    let report = ReferenceReport {
+        judged: 10,
+        lost: 4,
+        newest_sent_at: now,
+        queue: Duration::ZERO,
+        tolerated: Duration::from_millis(1),
+        floor: 0.4,
+        trial_wanted: false,
+    };
+    bbr.on_report(&report, now);
+    for datagrams in 0..20 {
+        assert!(bbr.judge_flight(datagrams * 1_200, 0, 0, now).0 <= MOST_ALLOWED);
+    }
+}
+
+#[test]
 fn one_loss_of_forty_is_too_high_for_the_draft_and_chance_for_ours() {
     let now = base();
     for (make, lost, too_high) in [(Bbr3::draft as Make, 1, true), (Bbr3::new, 1, false), (Bbr3::new, 2, true)] {
