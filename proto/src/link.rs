@@ -192,7 +192,7 @@ pub struct LinkCounters {
     pub copies: u64,
     /// Copies that were held back to spare a path, or that its socket did not take.
     pub copies_skipped: u64,
-    /// Datagrams dropped because their tag or seal was wrong, or they came from a strange address.
+    /// Datagrams dropped because their tag or seal was wrong, they came from a strange address, or they are too long.
     pub forged: u64,
     /// Control datagrams dropped because they were seen before.
     pub replayed: u64,
@@ -305,8 +305,11 @@ impl Link {
         if self.path(id).is_none() {
             return;
         }
-        self.forget(id);
+        let carried = self.forget(id);
         self.say_leave(id, now);
+        if carried {
+            self.rescue(now);
+        }
     }
 
     /// The session's secret is known: control datagrams can be sealed and opened from now on.
@@ -424,7 +427,8 @@ impl Link {
         self.paths.iter().position(|path| path.address == address)
     }
 
-    fn forget(&mut self, id: PathId) {
+    /// Forgets a path; whether it was up.
+    fn forget(&mut self, id: PathId) -> bool {
         if let Some(index) = self.paths.iter().position(|path| path.id == id) {
             let path = self.paths.remove(index);
             self.hold.forget_path(id);
@@ -433,7 +437,9 @@ impl Link {
             }
             self.queued.remove(id);
             self.events.push_back(LinkEvent::AddressRemoved(path.address));
+            return path.state == PathState::Up;
         }
+        false
     }
 
     /// Notes traffic; the session counts as active for a while.

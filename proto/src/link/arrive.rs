@@ -10,6 +10,9 @@ use crate::path::PathAddress;
 use crate::wire::control::{self, MAX_PATHS};
 use crate::wire::header::{self, Header, Part, TICK_MICROS, TICK_MODULUS};
 
+/// Longest UDP payload that is taken: all that is kept of what arrives is bounded by it.
+const LONGEST_PAYLOAD: usize = 1_500;
+
 /// Where the shell hands datagrams on to QUIC.
 pub trait Deliver {
     /// Hands on one QUIC datagram.
@@ -38,7 +41,9 @@ struct Framed<'a> {
 impl Link {
     /// Takes a UDP payload that came from `from`, and hands on what QUIC shall see. The payload is scratch space.
     pub fn handle(&mut self, from: PathAddress, payload: &mut [u8], now: Instant, out: &mut impl Deliver) {
-        if control::is_control(payload) {
+        if payload.len() > LONGEST_PAYLOAD {
+            self.counters.forged += 1;
+        } else if control::is_control(payload) {
             self.handle_control(from, payload, now);
         } else if header::is_framed(payload) {
             self.handle_framed(from, payload, now, out);

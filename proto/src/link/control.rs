@@ -15,9 +15,6 @@ use crate::wire::control::{
 };
 use crate::wire::header::TICK_MICROS;
 
-/// Longest control datagram that is kept until there are keys, in bytes.
-const LONGEST_EARLY: u64 = 1_500;
-
 /// A report waits for this many datagrams, unless it is late.
 const DATAGRAMS_PER_REPORT: u32 = 16;
 
@@ -57,6 +54,9 @@ impl Link {
         let clock = self.clock(now);
         let mut failed = false;
         for path in &mut self.paths {
+            if !path.departures.is_reported(now) {
+                self.queued.remove(path.id);
+            }
             path.settle_pings(self.queued.contains(path.id), now);
             if path.silent_at().is_some_and(|at| at <= now) {
                 path.go_down("no sign that anything arrives", clock, now);
@@ -160,7 +160,7 @@ impl Link {
         }
         let told = self.last_sent_report.is_some_and(|last| now.saturating_duration_since(last) < SENT_REPORT_INTERVAL);
         if path.state == PathState::Up && !told {
-            if Some(id) == self.paths.last().map(|path| path.id) {
+            if self.paths.iter().rfind(|path| path.state == PathState::Up).is_some_and(|last| last.id == id) {
                 self.last_sent_report = Some(now);
             }
             frames.push(Frame::Sent(self.sent_report()));
@@ -225,7 +225,7 @@ impl Link {
         let len = payload.len() as u64;
         let Some(keys) = &self.keys else {
             // The client finished the handshake first and asks to join already.
-            if self.role == Role::Relay && self.knows(from) && self.early.len() < MAX_PATHS && len <= LONGEST_EARLY {
+            if self.role == Role::Relay && self.knows(from) && self.early.len() < MAX_PATHS {
                 self.early.push((from, payload.to_vec()));
             }
             return;
@@ -269,11 +269,11 @@ impl Link {
             works_again = path.on_echo(clock, held, clock_now, queued, now);
             self.update_rtts();
         }
-        let mut answer = Frames::new();
+        let (mut answer, mut asked) = (Frames::new(), false);
         for frame in message.frames {
             match frame {
                 Frame::Padding(_) => {}
-                Frame::Ping => answer.push(Frame::Padding(1)),
+                Frame::Ping => asked = true,
                 Frame::Join => answer.push(Frame::Joined),
                 Frame::Challenge(proof) => {
                     if let Some(path) = self.path_mut(id) {
@@ -289,7 +289,11 @@ impl Link {
                     self.on_joined(id, now);
                 }
                 Frame::Joined => {}
-                Frame::Leave(gone) if self.role == Role::Relay && gone != id => self.forget(gone),
+                Frame::Leave(gone) if self.role == Role::Relay && gone != id => {
+                    if self.forget(gone) {
+                        self.rescue(now);
+                    }
+                }
                 Frame::Leave(_) => {}
                 Frame::Wish { sequence, download } if self.role == Role::Relay => self.take_wish(sequence, download),
                 Frame::Wish { .. } => {}
@@ -314,6 +318,10 @@ impl Link {
             } else {
                 answer.push(Frame::Ping);
             }
+        }
+        // Any answer carries the clocks. Padding takes all the rest of a message, so nothing may follow it.
+        if asked && answer.is_empty() {
+            answer.push(Frame::Padding(1));
         }
         if !answer.is_empty() {
             self.say(id, answer, now);

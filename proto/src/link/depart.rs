@@ -206,11 +206,18 @@ impl Link {
         departure
     }
 
-    /// The whole departure is to be tried again later: its numbers are free again.
+    /// The whole departure is to be tried again later: its numbers are free again, unless something has left since.
     pub fn take_back(&mut self, departure: &Departure) {
         let Some(first) = departure.first else { return };
-        self.log.take_back(first);
-        self.kept.take_back(first);
+        if self.log.next_number() == first + departure.count {
+            self.log.take_back(first);
+            self.kept.take_back(first);
+        } else {
+            // Something else has left since: no number may be given twice, so these go to nobody.
+            for (path, _) in departure.targets.iter() {
+                (first..first + departure.count).for_each(|number| self.log.not_sent_on(path, number));
+            }
+        }
         self.counters.copies -= departure.count * departure.remaining.saturating_sub(1);
         self.count_spared(&departure.spared, -(departure.count as i64));
         for (path, _) in departure.targets.iter() {

@@ -537,6 +537,43 @@ fn a_relay_that_is_heard_but_hears_nothing_or_the_reverse_keeps_to_the_other_pat
 
 /// A Leave that gets lost: the relay forgets the path by itself.
 #[test]
+fn what_was_on_its_way_over_a_path_that_is_removed_goes_again_by_the_other() {
+    let mut pair = Pair::joined(Mode::Single);
+    let [carrier, _] = [pair.send_from_client(&numbered(0)), pair.send_from_relay(&numbered(0))]
+        .map(|departure| departure.targets.iter().next().expect("a path").0);
+    pair.run(50 * MS);
+    pair.wires[usize::from(carrier.0)].cut = true;
+    for number in 1..20 {
+        pair.send_from_client(&numbered(number));
+        pair.send_from_relay(&numbered(number));
+    }
+    pair.client.remove_path(carrier, pair.now);
+    pair.run(25 * MS);
+    assert_eq!((pair.relay_got.len(), pair.client_got.len()), (20, 20));
+}
+
+#[test]
+fn a_relay_that_hears_from_a_path_it_had_given_up_asks_at_once_whether_it_works() {
+    let mut pair = Pair::joined(Mode::Single);
+    pair.run(2_000 * MS);
+    let (clock, now) = (pair.relay.clock(pair.now), pair.now);
+    pair.relay.paths[0].go_down("test", clock, now);
+    pair.client.ping(PathId(0), now);
+    pair.run(29 * MS);
+    assert_eq!(pair.relay.paths[0].state, PathState::Down);
+    pair.run(2 * MS);
+    assert_eq!(pair.relay.paths[0].state, PathState::Up);
+}
+
+#[test]
+fn a_queue_that_is_reported_no_more_is_forgotten() {
+    let mut pair = Pair::joined(Mode::Single);
+    pair.client.queued.insert(PathId(0));
+    pair.run(20_000 * MS);
+    assert!(pair.client.queued.is_empty());
+}
+
+#[test]
 fn a_relay_forgets_a_path_that_nothing_comes_on() {
     let mut pair = Pair::joined(Mode::Single);
     pair.client.remove_path(PathId(1), pair.now);
@@ -561,6 +598,19 @@ fn a_departure_that_is_taken_back_leaves_no_gap() {
     }
     pair.run(11 * MS);
     assert_eq!(pair.relay_got, (0..10).map(numbered).collect::<Vec<_>>());
+}
+
+#[test]
+fn numbers_are_not_taken_back_once_something_else_has_left() {
+    let mut pair = Pair::joined(Mode::Single);
+    let mut out = Vec::new();
+    let full = pair.client.depart(&numbered(1), 1_200, HoldClass::Full, pair.now, &mut out);
+    pair.send_from_client(&numbered(2));
+    pair.client.take_back(&full);
+    pair.send_from_client(&numbered(1));
+    pair.send_from_client(&numbered(3));
+    pair.run(200 * MS);
+    assert_eq!(pair.relay_got, [2, 1, 3].map(numbered));
 }
 
 #[test]

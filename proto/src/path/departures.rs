@@ -177,8 +177,12 @@ impl Departures {
 
     /// Delivered bytes per second lately; 0 if no report came for long.
     pub(crate) fn rate(&self, now: Instant) -> f64 {
-        let fresh = self.rate_from.is_some_and(|(from, _)| now.saturating_duration_since(from) < 2 * RATE_SPAN);
-        if fresh { self.rate } else { 0.0 }
+        if self.is_reported(now) { self.rate } else { 0.0 }
+    }
+
+    /// Whether reports came lately, so that what they told holds.
+    pub(crate) fn is_reported(&self, now: Instant) -> bool {
+        self.rate_from.is_some_and(|(from, _)| now.saturating_duration_since(from) < 2 * RATE_SPAN)
     }
 
     /// Bytes per second that arrived over some 50 ms before the last report; endless if that is not known.
