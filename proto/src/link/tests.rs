@@ -651,6 +651,18 @@ fn garbage_forgeries_and_replays_change_nothing() {
 }
 
 #[test]
+fn what_is_longer_than_any_network_carries_is_dropped_though_it_is_signed() {
+    let mut pair = Pair::joined(Mode::Single);
+    let client = SessionKeys::derive(&SECRET, Role::Client);
+    for (number, len, got) in [(0, 1_488, 1), (1, 1_489, 1)] {
+        let (mut out, body) = (Vec::new(), vec![0x40; len]);
+        Header::encode_into(&client.send, number, 0, HoldClass::Full, Part::Whole, &body, &mut out);
+        pair.inject_at_relay(1_000, out);
+        assert_eq!(pair.relay_got.len(), got, "{len} bytes behind the header");
+    }
+}
+
+#[test]
 fn an_idle_session_costs_little() {
     let mut pair = Pair::joined(Mode::Bicast(Sides::Both));
     pair.run(2_000 * MS);
