@@ -234,6 +234,36 @@ mod tests {
     }
 
     #[test]
+    fn what_goes_again_when_a_doubt_arises_in_mid_sending_wakes_the_clock_that_sends_it() {
+        let start = crate::testing::start();
+        let mut link = link(start);
+        link.set_keys(&[9; crate::keys::SECRET_LEN], start);
+        link.framing = true;
+        link.sender.pacing_rate = Some(5_000_000);
+        let mut again = 0;
+        for ms in 0..200u32 {
+            let now = start + ms * MS;
+            if (20..100).contains(&ms) {
+                link.watch_arrival(PathId(0), ms.into(), now);
+            }
+            while link.poll_transmit().is_some() {}
+            link.take_wake();
+            // The other path bears nothing but what is small.
+            link.paths[1].departures.governor.admit(50_000, Urgency::Always, now);
+            if ms == 1 {
+                link.paths[1].departures.governor.on_report(&narrow(), now);
+            }
+            let (data, mut wire) = ([0x40; 1_200], Vec::new());
+            link.depart(&data, data.len(), crate::wire::header::HoldClass::None, now, &mut wire);
+            if link.poll_transmit().is_some() {
+                again += 1;
+                assert!(link.take_wake(), "at {ms} ms");
+            }
+        }
+        assert!(again > 0 && link.counters().rescued > 0, "{:?}", link.counters());
+    }
+
+    #[test]
     fn a_sender_that_pauses_expects_no_acknowledgements() {
         let start = crate::testing::start();
         let mut link = link(start);
@@ -247,16 +277,9 @@ mod tests {
         }
     }
 
-    #[test]
-    fn while_the_primary_path_is_doubted_no_copy_is_held_back() {
-        let start = crate::testing::start();
-        let mut link = link(start);
-        link.sender.pacing_rate = Some(5_000_000);
-        let spared = |link: &mut Link| {
-            let (mut targets, _) = link.targets(start);
-            link.spare(&mut targets, 1_000_000, Urgency::Bulk, start).len()
-        };
-        let report = crate::congestion::copy_governor::CopyReport {
+    /// What tells the governor that its path carries next to nothing.
+    fn narrow() -> crate::congestion::copy_governor::CopyReport {
+        crate::congestion::copy_governor::CopyReport {
             fates: Default::default(),
             highest: 0,
             next: 0,
@@ -266,9 +289,20 @@ mod tests {
             without_jitter: MS,
             floor: 0.0,
             delivered: 100_000.0,
+        }
+    }
+
+    #[test]
+    fn while_the_primary_path_is_doubted_no_copy_is_held_back() {
+        let start = crate::testing::start();
+        let mut link = link(start);
+        link.sender.pacing_rate = Some(5_000_000);
+        let spared = |link: &mut Link| {
+            let (mut targets, _) = link.targets(start);
+            link.spare(&mut targets, 1_000_000, Urgency::Bulk, start).len()
         };
         assert_eq!(spared(&mut link), 0);
-        link.paths[1].departures.governor.on_report(&report, start);
+        link.paths[1].departures.governor.on_report(&narrow(), start);
         assert_eq!((spared(&mut link), spared(&mut link)), (0, 1), "the first overdraws");
         link.doubt.heard.lost = true;
         assert_eq!(spared(&mut link), 0);

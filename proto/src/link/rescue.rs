@@ -193,6 +193,8 @@ impl Link {
             }
         }
         self.rescue_left -= oldest.min(chosen);
+        // Whoever sends QUIC's datagrams does not look for ours.
+        self.wake |= chosen > 0;
         for datagram in again {
             if let Some(number) = self.send_again(&datagram, now) {
                 self.kept.datagrams.push_back((number, datagram));
