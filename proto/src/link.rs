@@ -190,6 +190,8 @@ pub enum LinkEvent {
 pub struct LinkCounters {
     /// Copies sent beyond the first of each datagram.
     pub copies: u64,
+    /// Bytes of UDP payload of those copies.
+    pub copy_bytes: u64,
     /// Copies that were held back to spare a path, or that its socket did not take.
     pub copies_skipped: u64,
     /// Datagrams dropped because their tag or seal was wrong, they came from a strange address, or they are too long.

@@ -68,8 +68,14 @@ pub struct DirectionStats {
     pub datagrams: u64,
     /// Copies beyond the first of each datagram that were sent.
     pub copies: u64,
-    /// Copies that were skipped because a path's socket could not take them.
+    /// Copies that were held back to spare a path, or that its socket could not take.
     pub copies_skipped: u64,
+    /// Copies that arrived where that of the path that carries everything did not: what bicasting was good for.
+    #[serde(default)]
+    pub copies_useful: u64,
+    /// UDP payload bytes of the copies sent: what it cost.
+    #[serde(default)]
+    pub copy_bytes: u64,
     /// UDP payload bytes of everything sent on all paths, copies and control datagrams included.
     pub link_bytes: u64,
     /// Share of the datagrams of which no copy arrived, in percent, over the session.
@@ -135,6 +141,15 @@ pub struct PathDirection {
     pub total_loss_percent: f64,
     /// How much longer than its least of the last 10 s the way through this path takes now, in milliseconds.
     pub queue_ms: f64,
+    /// Copies that were held back on this path.
+    #[serde(default)]
+    pub copies_skipped: u64,
+    /// Share of the loss that is taken for noise and not for congestion, in percent of the datagrams.
+    #[serde(default)]
+    pub noise_percent: f64,
+    /// How fast copies may go on this path, in Mbit/s; `None` while they may go as fast as the originals.
+    #[serde(default)]
+    pub copy_limit_mbps: Option<f64>,
     /// Send errors of the path's socket.
     pub send_errors: u64,
 }

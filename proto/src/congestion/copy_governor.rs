@@ -130,7 +130,7 @@ impl CopyGovernor {
     /// Whether a copy of `bytes` may go now; if so it is counted.
     pub fn admit(&mut self, bytes: usize, urgency: Urgency, now: Instant) -> bool {
         self.fall_silent(now);
-        if let Some(rate) = self.rate().filter(|_| self.is_limited()) {
+        if let Some(rate) = self.limit() {
             let depth = self.depth(rate);
             let elapsed = self.filled_at.map_or(f64::MAX, |at| now.saturating_duration_since(at).as_secs_f64());
             self.tokens = (self.tokens + elapsed * rate).min(depth);
@@ -203,6 +203,11 @@ impl CopyGovernor {
     /// Whether copies are fewer than originals; as long as they are not, the controller's pacing is theirs.
     fn is_limited(&self) -> bool {
         self.rate.is_some() || self.sender.phase == SendPhase::Trial
+    }
+
+    /// Bytes per second if copies are held back to that now; `None` if they may go as fast as the originals.
+    pub fn limit(&self) -> Option<f64> {
+        self.rate().filter(|_| self.is_limited())
     }
 
     /// Halves the rate for each time of silence since the first copy that no report answers, while copies go on. Where nothing

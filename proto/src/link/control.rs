@@ -11,7 +11,7 @@ use crate::path::{Path, PathAddress};
 use crate::stats::PathState;
 use crate::wire::control::{
     self, CHALLENGE_LEN, Frame, Frames, MAX_MAP_LEN, MAX_PATHS, Message, PathId, PathReport, PathReports, PathSent,
-    SentReport,
+    SentReport, UNLIMITED,
 };
 use crate::wire::header::TICK_MICROS;
 
@@ -189,6 +189,8 @@ impl Link {
             datagrams: self.log.next_number(),
             copies: self.counters.copies,
             copies_skipped: self.counters.copies_skipped,
+            copies_useful: self.log.rescued,
+            copy_bytes: self.counters.copy_bytes,
             judged: self.log.judged,
             lost: self.log.lost,
             paths: self.paths.iter().map(Path::sent).collect(),
@@ -458,6 +460,9 @@ impl Path {
             bytes: self.departures.bytes,
             judged: self.departures.judged,
             lost: self.departures.lost,
+            skipped: self.departures.skipped,
+            noise: (self.departures.noise.floor() * 1e4).round() as u32,
+            copy_rate: self.departures.governor.limit().map_or(UNLIMITED, |rate| rate as u32),
             queue: (self.departures.queue().as_micros() as u64 / TICK_MICROS) as u32,
             send_errors: self.departures.send_errors as u32,
         }

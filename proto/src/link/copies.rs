@@ -31,6 +31,7 @@ impl Link {
         };
         if self.primary.replace(primary) != Some(primary) {
             self.doubt = Doubt::default();
+            self.log.primary = Some(primary);
             // What was learnt of copies says nothing of a path that carried everything, and the other way round.
             self.paths.iter_mut().for_each(|path| path.departures.governor = CopyGovernor::new());
         }

@@ -197,6 +197,7 @@ impl Link {
         self.count_spared(&departure.spared, departure.count as i64);
         departure.remaining = targets.len() as u64;
         self.counters.copies += departure.count * departure.remaining.saturating_sub(1);
+        self.counters.copy_bytes += departure.bytes * departure.remaining.saturating_sub(1);
         for path in self.paths.iter_mut().filter(|path| set.contains(path.id)) {
             path.departures.datagrams += departure.count;
             path.departures.bytes += departure.bytes;
@@ -219,6 +220,7 @@ impl Link {
             }
         }
         self.counters.copies -= departure.count * departure.remaining.saturating_sub(1);
+        self.counters.copy_bytes -= departure.bytes * departure.remaining.saturating_sub(1);
         self.count_spared(&departure.spared, -(departure.count as i64));
         for (path, _) in departure.targets.iter() {
             self.uncount(path, departure);
@@ -237,6 +239,7 @@ impl Link {
         (first..first + departure.count).for_each(|number| self.log.not_sent_on(path, number));
         if departure.remaining > 1 {
             self.counters.copies -= departure.count;
+            self.counters.copy_bytes -= departure.bytes;
             self.counters.copies_skipped += departure.count;
         }
         departure.remaining = departure.remaining.saturating_sub(1);
@@ -252,6 +255,7 @@ impl Link {
         self.count_spared(&called, -(departure.count as i64));
         departure.remaining = called.len() as u64;
         self.counters.copies += departure.count * departure.remaining.saturating_sub(1);
+        self.counters.copy_bytes += departure.bytes * departure.remaining.saturating_sub(1);
         for (id, _) in called.iter() {
             (first..first + departure.count).for_each(|number| self.log.sent_on(id, number));
             if let Some(path) = self.path_mut(id) {

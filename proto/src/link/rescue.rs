@@ -237,6 +237,7 @@ impl Link {
         let (departed, hold) = (self.ticks(now), HoldClass::None);
         self.log.push(now, size, set, self.queued, self.sender.phase);
         self.counters.copies += targets.len() as u64 - 1;
+        self.counters.copy_bytes += size as u64 * (targets.len() as u64 - 1);
         self.counters.rescued += 1;
         for (id, address) in targets.iter() {
             let keys = self.keys.as_ref()?;

@@ -27,6 +27,8 @@ pub(crate) struct Entry {
     pub(crate) queued: PathSet,
     /// The phase in which it was sent.
     pub(crate) phase: SendPhase,
+    /// The path that carried everything then.
+    primary: Option<PathId>,
 }
 
 impl Entry {
@@ -60,6 +62,10 @@ pub(crate) struct SentLog {
     /// Datagrams judged on every path that carried them, and those of them of which no copy arrived.
     pub(crate) judged: u64,
     pub(crate) lost: u64,
+    /// Those of which a copy arrived though the primary path's did not.
+    pub(crate) rescued: u64,
+    /// The path that carries every datagram from now on.
+    pub(crate) primary: Option<PathId>,
 }
 
 impl SentLog {
@@ -78,6 +84,7 @@ impl SentLog {
             arrived: PathSet::default(),
             queued,
             phase,
+            primary: self.primary,
         };
         let index = (self.next % LOG_LEN) as usize;
         if index < self.entries.len() {
@@ -151,6 +158,8 @@ impl SentLog {
         if entry.judged == entry.paths {
             self.judged += 1;
             self.lost += u64::from(entry.arrived.is_empty());
+            let on_primary = entry.primary.is_none_or(|primary| entry.arrived.contains(primary));
+            self.rescued += u64::from(!on_primary && !entry.arrived.is_empty());
         }
         Some(entry)
     }
@@ -169,7 +178,7 @@ mod tests {
     #[test]
     fn a_datagram_is_lost_only_if_no_copy_arrived() {
         let now = crate::testing::start();
-        let mut log = SentLog::default();
+        let mut log = SentLog { primary: Some(PathId(0)), ..SentLog::default() };
         for _ in 0..3 {
             log.push(now, 1_200, both(), PathSet::default(), SendPhase::Steady);
         }
@@ -178,7 +187,7 @@ mod tests {
             assert!(log.judge(PathId(1), number, cell).is_some());
             assert!(log.judge(PathId(1), number, true).is_none(), "settled once");
         }
-        assert_eq!((log.judged, log.lost), (3, 1));
+        assert_eq!((log.judged, log.lost, log.rescued), (3, 1, 1));
         assert!(log.judge(PathId(0), 3, true).is_none(), "never sent");
     }
 

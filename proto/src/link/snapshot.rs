@@ -6,7 +6,7 @@ use super::Link;
 use crate::keys::Role;
 use crate::path::Path;
 use crate::stats::{DirectionStats, PathDirection, PathStats};
-use crate::wire::control::{PathSent, SentReport};
+use crate::wire::control::{PathSent, SentReport, UNLIMITED};
 use crate::wire::header::TICK_MICROS;
 
 /// A link's part of a [`crate::stats::Snapshot`]; the shell adds what only it knows (names, flow bytes).
@@ -27,6 +27,8 @@ impl Link {
             datagrams: self.log.next_number(),
             copies: self.counters.copies,
             copies_skipped: self.counters.copies_skipped,
+            copies_useful: self.log.rescued,
+            copy_bytes: self.counters.copy_bytes,
             link_bytes: self.paths.iter().map(|path| path.departures.bytes).sum(),
             effective_loss_percent: percent(self.log.lost, self.log.judged),
             ..DirectionStats::default()
@@ -47,6 +49,9 @@ impl Link {
             loss_percent: 100.0 * path.departures.recent_loss(),
             total_loss_percent: percent(path.departures.lost, path.departures.judged),
             queue_ms: path.departures.queue().as_secs_f64() * 1e3,
+            copies_skipped: path.departures.skipped,
+            noise_percent: 100.0 * path.departures.noise.floor(),
+            copy_limit_mbps: path.departures.governor.limit().map(|rate| rate * 8.0 / 1e6),
             send_errors: path.departures.send_errors,
         };
         let told = self.peer_sent.newest().paths.iter().find(|sent| sent.path == path.id.0);
@@ -82,6 +87,8 @@ fn direction(sent: &SentReport) -> DirectionStats {
         datagrams: sent.datagrams,
         copies: sent.copies,
         copies_skipped: sent.copies_skipped,
+        copies_useful: sent.copies_useful,
+        copy_bytes: sent.copy_bytes,
         link_bytes: sent.paths.iter().map(|path| path.bytes).sum(),
         effective_loss_percent: percent(sent.lost, sent.judged),
         ..DirectionStats::default()
@@ -94,6 +101,9 @@ fn path_direction(sent: &PathSent) -> PathDirection {
         bytes: sent.bytes,
         total_loss_percent: percent(sent.lost, sent.judged),
         queue_ms: f64::from(sent.queue) * TICK_MICROS as f64 / 1e3,
+        copies_skipped: sent.skipped,
+        noise_percent: f64::from(sent.noise) / 100.0,
+        copy_limit_mbps: (sent.copy_rate != UNLIMITED).then(|| f64::from(sent.copy_rate) * 8.0 / 1e6),
         send_errors: sent.send_errors.into(),
         ..PathDirection::default()
     }

@@ -39,6 +39,9 @@ pub type Frames = SmallVec<[Frame; 1]>;
 /// The paths of one report; more than four are allowed and rare.
 pub type PathReports = SmallVec<[PathReport; 4]>;
 
+/// A copy rate that is none.
+pub const UNLIMITED: u32 = u32::MAX;
+
 const KIND: u8 = 0b0010_0000;
 
 /// The number that a client gave a path, 0 to [`MAX_PATHS`] - 1.
@@ -132,6 +135,10 @@ pub struct SentReport {
     pub copies: u64,
     /// Copies skipped.
     pub copies_skipped: u64,
+    /// Copies that arrived where the primary path's did not.
+    pub copies_useful: u64,
+    /// Bytes of UDP payload of the copies sent.
+    pub copy_bytes: u64,
     /// Datagrams whose fate is known on every path they were sent on.
     pub judged: u64,
     /// Those of them of which no copy arrived.
@@ -153,8 +160,14 @@ pub struct PathSent {
     pub judged: u64,
     /// Those of them that did not arrive here.
     pub lost: u64,
+    /// Copies that were held back here.
+    pub skipped: u64,
     /// Queueing delay, in ticks.
     pub queue: u32,
+    /// Loss that is taken for noise, in 1/10,000.
+    pub noise: u32,
+    /// Bytes per second that copies may go at here; [`UNLIMITED`] if they may go as fast as the originals.
+    pub copy_rate: u32,
     /// Errors of the socket.
     pub send_errors: u32,
 }
@@ -384,16 +397,26 @@ impl PathReport {
 
 impl SentReport {
     fn encode(&self, out: &mut Vec<u8>) {
-        for counter in [self.datagrams, self.copies, self.copies_skipped, self.judged, self.lost] {
+        for counter in [
+            self.datagrams,
+            self.copies,
+            self.copies_skipped,
+            self.copies_useful,
+            self.copy_bytes,
+            self.judged,
+            self.lost,
+        ] {
             out.put_u64(counter);
         }
         out.put_u8(self.paths.len() as u8);
         for path in &self.paths {
             out.put_u8(path.path);
-            for counter in [path.datagrams, path.bytes, path.judged, path.lost] {
+            for counter in [path.datagrams, path.bytes, path.judged, path.lost, path.skipped] {
                 out.put_u64(counter);
             }
             out.put_u32(path.queue);
+            out.put_u32(path.noise);
+            out.put_u32(path.copy_rate);
             out.put_u32(path.send_errors);
         }
     }
@@ -403,6 +426,8 @@ impl SentReport {
             datagrams: bytes.try_get_u64()?,
             copies: bytes.try_get_u64()?,
             copies_skipped: bytes.try_get_u64()?,
+            copies_useful: bytes.try_get_u64()?,
+            copy_bytes: bytes.try_get_u64()?,
             judged: bytes.try_get_u64()?,
             lost: bytes.try_get_u64()?,
             paths: Vec::new(),
@@ -414,7 +439,10 @@ impl SentReport {
                 bytes: bytes.try_get_u64()?,
                 judged: bytes.try_get_u64()?,
                 lost: bytes.try_get_u64()?,
+                skipped: bytes.try_get_u64()?,
                 queue: bytes.try_get_u32()?,
+                noise: bytes.try_get_u32()?,
+                copy_rate: bytes.try_get_u32()?,
                 send_errors: bytes.try_get_u32()?,
             });
         }
@@ -462,8 +490,11 @@ mod tests {
                 let map = map.into();
                 PathReport { path, datagrams, bytes, highest, delay_sum, delay_average, reordering, lag, map }
             });
-        let path_sent = (0..MAX_PATHS as u8, any::<[u64; 4]>(), any::<[u32; 2]>()).prop_map(
-            |(path, [datagrams, bytes, judged, lost], [queue, send_errors])| PathSent {
+        let path_sent = (0..MAX_PATHS as u8, any::<[u64; 5]>(), any::<[u32; 4]>()).prop_map(
+            |(path, [datagrams, bytes, judged, lost, skipped], [queue, noise, copy_rate, send_errors])| PathSent {
+                skipped,
+                noise,
+                copy_rate,
                 path,
                 datagrams,
                 bytes,
@@ -485,15 +516,10 @@ mod tests {
                 download: if copy { Copying::Bicast } else { Copying::Single }
             }),
             prop::collection::vec(report, 0..=MAX_PATHS).prop_map(|paths| Frame::Report(paths.into())),
-            (any::<[u64; 5]>(), prop::collection::vec(path_sent, 0..=MAX_PATHS)).prop_map(
-                |([datagrams, copies, copies_skipped, judged, lost], paths)| Frame::Sent(SentReport {
-                    datagrams,
-                    copies,
-                    copies_skipped,
-                    judged,
-                    lost,
-                    paths
-                })
+            (any::<[u64; 7]>(), prop::collection::vec(path_sent, 0..=MAX_PATHS)).prop_map(
+                |([datagrams, copies, copies_skipped, copies_useful, copy_bytes, judged, lost], paths)| Frame::Sent(
+                    SentReport { copies_useful, copy_bytes, datagrams, copies, copies_skipped, judged, lost, paths }
+                )
             ),
             any::<u16>().prop_map(Frame::MtuProbe),
             any::<u16>().prop_map(Frame::MtuAck),
