@@ -87,7 +87,7 @@ async fn shares(bed: &Bed, time: Duration) -> (Download, Vec<f64>) {
 /// PATH-2: on two paths of different MTUs from the beginning, either may be lost.
 #[test]
 fn with_paths_of_different_mtus_copies_arrive_on_both_and_losing_either_costs_nothing() {
-    for (congestion, lost, seed) in [(Algorithm::Cubic, 0, 1), (Algorithm::Cubic, 1, 2), (Algorithm::Bbr1, 0, 3)] {
+    for (congestion, lost, seed) in [(Algorithm::Bbr3, 0, 1), (Algorithm::Bbr3, 1, 2), (Algorithm::Bbr1, 0, 3)] {
         let (whole, shares, at_loss, mtu) = virtual_time::run(async {
             let bed = scenario(BICAST, congestion, &[1_500, 1_380], seed).connect().await.unwrap();
             transfer(&bed, 2 * SECOND).await;
@@ -104,8 +104,8 @@ fn with_paths_of_different_mtus_copies_arrive_on_both_and_losing_either_costs_no
             "{congestion}: {:.1} Mbit/s, QUIC's MTU {mtu}, {shares:.3?} arrive; path {lost} lost: {at_loss:?}",
             whole.goodput_mbps()
         );
-        // BBR fills the wider path, and loses a little in the other's queue.
-        assert!(shares[0] > 0.93 && shares[1] > 0.95, "{congestion}: {shares:?}");
+        // BBR probes beyond the wider path; of what its queue would drop, some copies are held back.
+        assert!(shares[0] > 0.92 && shares[1] > 0.95, "{congestion}: {shares:?}");
         assert!(at_loss.longest_gap <= Duration::from_millis(100), "{congestion}: {at_loss:?}");
         assert!(at_loss.goodput_mbps() >= 0.95 * whole.goodput_mbps(), "{at_loss:?} against {whole:?}");
     }
