@@ -1,7 +1,7 @@
 //! `tandem status --watch`: how the running client stands, drawn anew again and again.
 //!
 //! On a terminal it takes the whole screen until `q`, Esc, Ctrl-C or SIGTERM, and gives it back, after a panic too. Where
-//! standard output is no terminal it prints a line each time ([`line`]), or with `--json` the snapshot as one line. A client
+//! standard output is no terminal it prints a line each time ([`mod@line`]), or with `--json` the snapshot as one line. A client
 //! that ends while it is watched is waited for: it may be starting again.
 //!
 //! [`view`] draws, [`columns`] says what of the paths fits, [`history`] remembers the last minute.
