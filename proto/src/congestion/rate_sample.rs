@@ -20,6 +20,9 @@ use std::time::{Duration, Instant};
 /// Transmits below this length carry acknowledgements alone and do not count as in flight.
 pub(crate) const ACK_ONLY_BELOW: u64 = 150;
 
+/// So long without any acknowledgement, while something is in flight, is an outage.
+const OUTAGE: Duration = Duration::from_secs(2);
+
 /// Records kept whatever their age.
 const KEEP: usize = 64;
 
@@ -172,6 +175,8 @@ pub struct Sampler {
     first_send_time: Instant,
     lost: u64,
     min_rtt: Option<Duration>,
+    /// When the last long silence ended.
+    resumed_at: Option<Instant>,
     /// Samples are app-limited until more than this was delivered; `None` if they are not.
     app_limited_until: Option<u64>,
     cwnd_limited: [bool; 2],
@@ -194,6 +199,7 @@ impl Sampler {
             first_send_time: now,
             lost: 0,
             min_rtt: None,
+            resumed_at: None,
             app_limited_until: None,
             cwnd_limited: [false; 2],
             next_round_delivered: 0,
@@ -295,6 +301,9 @@ impl Sampler {
             return None;
         }
         self.delivered += pending.newly_acked;
+        if now.saturating_duration_since(self.delivered_time) >= OUTAGE {
+            self.resumed_at = Some(now);
+        }
         self.delivered_time = now;
         if self.app_limited_until.is_some_and(|until| self.delivered > until) {
             self.app_limited_until = None;
@@ -445,7 +454,8 @@ impl Sampler {
             lost_in_flight: self.lost_in_flight(newest, smss),
             rtt,
             send_time: newest.send_time,
-            app_limited: newest.app_limited,
+            // What spans an outage tells its length, not the path's rate.
+            app_limited: newest.app_limited || self.resumed_at.is_some_and(|at| newest.delivered_time < at),
         }
     }
 

@@ -14,6 +14,8 @@
 //! - Losses come one step after the acknowledgement that revealed them; zero lost bytes mean an ECN mark.
 //! - `app_limited` is the state when the library last built something. It stays false while the gate keeps a datagram back,
 //!   so it also tells whether the controller, and not the application, limits sending.
+//! - It paces by its window and its smoothed round trip, besides our gate. After an outage that round trip is as long as the
+//!   outage was, and it would send a packet in seconds: until it has fallen, the window told is larger, and our gate paces.
 //! - A change of NAT binding clones the controller: the clone shares the handle and copies the model.
 
 use std::any::Any;
@@ -32,6 +34,12 @@ use tracing::debug;
 use super::loss_based::LossBased;
 use super::{CongestionHandle, HoldRule, Metrics};
 use crate::transport::pacing;
+
+/// A round trip of the library's above this and eight times the least one is an outage's.
+const INFLATED: Duration = Duration::from_secs(1);
+
+/// What the window is larger by then: lets the library's pacer send ten datagrams each 0.3 s after an outage of a minute.
+const SLACK: u64 = 256 * 1024;
 
 /// Makes the controllers of one connection.
 pub(super) struct Factory {
@@ -55,6 +63,8 @@ struct Switchable {
     mtu: u16,
     /// Reported losses on their way from the handle to the controller; empty in between.
     losses: Vec<HiddenLoss>,
+    /// The library's smoothed round trip.
+    library_rtt: Duration,
 }
 
 #[derive(Clone)]
@@ -69,7 +79,8 @@ impl Switchable {
     fn new(handle: CongestionHandle, seed: u64, now: Instant, mtu: u16) -> Self {
         let algorithm = handle.algorithm();
         let running = start(algorithm, seed, now, mtu);
-        let controller = Switchable { handle, algorithm, running, seed, mtu, losses: Vec::new() };
+        let controller =
+            Switchable { handle, algorithm, running, seed, mtu, losses: Vec::new(), library_rtt: Duration::ZERO };
         controller.announce();
         controller
     }
@@ -134,8 +145,15 @@ impl Switchable {
         }
     }
 
+    /// By how much the window must be larger for the library's pacer not to bind, as its round trip is an outage's.
+    fn slack(&self, min_rtt: Option<Duration>) -> u64 {
+        let inflated = min_rtt.is_some_and(|min_rtt| self.library_rtt > INFLATED.max(8 * min_rtt));
+        if inflated { SLACK } else { 0 }
+    }
+
     /// What of an acknowledgement does not need the library's estimator.
     fn packet_acked(&mut self, now: Instant, sent: Instant, bytes: u64, app_limited: bool, rtt: Duration) {
+        self.library_rtt = rtt;
         if !app_limited {
             self.handle.pacing().limited(now, rtt);
         }
@@ -230,7 +248,7 @@ impl Controller for Switchable {
     fn window(&self) -> u64 {
         match &self.running {
             Running::LossBased(controller) => controller.inner.window(),
-            Running::RateBased(sender) => sender.control().cwnd + 1,
+            Running::RateBased(sender) => sender.control().cwnd + 1 + self.slack(sender.metrics().min_rtt),
         }
     }
 

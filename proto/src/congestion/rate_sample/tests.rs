@@ -173,3 +173,19 @@ proptest! {
         prop_assert_eq!(sampler.in_flight(), 0);
     }
 }
+
+#[test]
+fn a_sample_that_spans_an_outage_tells_nothing_of_the_rate() {
+    let start = base();
+    let mut sampler = Sampler::new(start);
+    send(&mut sampler, (0..4).map(|k| start + ms(f64::from(k))));
+    let acked = |sampler: &mut Sampler, sent: f64, at: f64, in_flight: u64| {
+        sampler.on_ack(start + ms(sent), 1_000, false);
+        sampler.end_acks(start + ms(at), in_flight, CWND, SMSS).unwrap().sample.app_limited
+    };
+    assert!(!acked(&mut sampler, 0.0, 20.0, 3_000));
+    assert!(acked(&mut sampler, 1.0, 5_000.0, 2_000));
+    send(&mut sampler, [start + ms(5_001.0)]);
+    assert!(acked(&mut sampler, 2.0, 5_002.0, 2_000), "it was on its way all the while");
+    assert!(!acked(&mut sampler, 5_001.0, 5_021.0, 1_000));
+}
