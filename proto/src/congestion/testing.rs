@@ -11,6 +11,7 @@ use rand_pcg::Pcg32;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
 use super::PacedSender;
+use super::rate_sample::RateSample;
 
 /// Length of every datagram, in bytes.
 pub(super) const SMSS: u64 = 1_200;
@@ -20,6 +21,21 @@ pub(super) use crate::testing::start as base;
 /// Megabits per second as bytes per second.
 pub(super) fn mbit(rate: f64) -> u64 {
     (rate * 125_000.0) as u64
+}
+
+/// A sample of a path of 10 Mbit/s and 20 ms, on which nothing was lost.
+pub(super) fn sample(now: Instant) -> RateSample {
+    RateSample {
+        delivery_rate: Some(1_250_000),
+        delivered: 12_000,
+        prior_delivered: 0,
+        lost: 0,
+        tx_in_flight: 40 * SMSS,
+        lost_in_flight: 0,
+        rtt: Some(Duration::from_millis(20)),
+        send_time: now,
+        app_limited: false,
+    }
 }
 
 /// What the link does; may be changed while it runs.

@@ -188,12 +188,9 @@ fn a_hold_at_the_far_side_widens_the_window_by_what_it_holds() {
             delivery_rate: Some(10_000_000),
             delivered: 100_000,
             prior_delivered: delivered,
-            lost: 0,
             tx_in_flight: 100_000,
-            lost_in_flight: 0,
             rtt: Some(Duration::from_millis(10)),
-            send_time: now,
-            app_limited: false,
+            ..crate::congestion::testing::sample(now)
         },
         round_start: true,
         round: delivered / 100_000,

@@ -76,20 +76,16 @@ impl Bbr3 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::congestion::testing;
 
     #[test]
     fn two_slow_rounds_in_a_row_are_a_fall_and_one_is_not() {
         let ms = Duration::from_millis;
         let sample = |rate, rtt, app_limited| RateSample {
             delivery_rate: Some(rate),
-            delivered: 0,
-            prior_delivered: 0,
-            lost: 0,
-            tx_in_flight: 0,
-            lost_in_flight: 0,
             rtt: Some(ms(rtt)),
-            send_time: crate::testing::start(),
             app_limited,
+            ..testing::sample(testing::base())
         };
         let (slow, fast, short) = (sample(200, 300, false), sample(900, 300, false), sample(200, 50, false));
         let limited = sample(200, 300, true);

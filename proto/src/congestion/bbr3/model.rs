@@ -236,20 +236,11 @@ impl MinRtt {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::congestion::testing;
 
     #[test]
     fn the_largest_bandwidth_leaves_after_two_cycles() {
-        let sample = |rate| RateSample {
-            delivery_rate: Some(rate),
-            delivered: 0,
-            prior_delivered: 0,
-            lost: 0,
-            tx_in_flight: 0,
-            lost_in_flight: 0,
-            rtt: None,
-            send_time: crate::testing::start(),
-            app_limited: false,
-        };
+        let sample = |rate| RateSample { delivery_rate: Some(rate), ..testing::sample(testing::base()) };
         let mut filter = MaxBandwidth::default();
         filter.update(&sample(90));
         filter.update(&sample(100));

@@ -5,7 +5,7 @@
 use super::*;
 use crate::congestion::PacedSender;
 use crate::congestion::rate_sample::RateSample;
-use crate::congestion::testing::{Flow, Link, SMSS, base, mbit};
+use crate::congestion::testing::{Flow, Link, SMSS, base, mbit, sample};
 use proptest::prelude::*;
 
 mod known_problems;
@@ -93,20 +93,6 @@ fn flow(make: Make, link: Link, seed: u64) -> Flow {
 
 fn secs(secs: f64) -> Duration {
     Duration::from_secs_f64(secs)
-}
-
-fn sample(now: Instant) -> RateSample {
-    RateSample {
-        delivery_rate: Some(1_250_000),
-        delivered: 12_000,
-        prior_delivered: 0,
-        lost: 0,
-        tx_in_flight: 40 * SMSS,
-        lost_in_flight: 0,
-        rtt: Some(Duration::from_millis(20)),
-        send_time: now,
-        app_limited: false,
-    }
 }
 
 fn one_lost(flight: u64, lost: u64, now: Instant) -> LossBatch {
