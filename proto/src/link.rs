@@ -105,8 +105,6 @@ pub struct Link {
     /// The path that carries every datagram in bicast; copies on the others are governed.
     primary: Option<PathId>,
     doubt: Doubt,
-    /// While a rescue from the primary path is under way: what left earlier has arrived.
-    rescue_after: Option<Instant>,
     /// When QUIC last sent something, and how many datagrams since it was last silent for a round trip.
     last_departure: Option<Instant>,
     since_silence: u32,
@@ -258,7 +256,6 @@ impl Link {
             trials: TrialClock::default(),
             primary: None,
             doubt: Doubt::default(),
-            rescue_after: None,
             last_departure: None,
             since_silence: 0,
             queued: PathSet::default(),

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use super::halves::{encode_halves, front_len};
 use super::sent_log::SentLog;
 use super::{Link, Outgoing};
+use crate::congestion::rate_sample::ACK_ONLY_BELOW;
 use crate::path::Path;
 use crate::stats::PathState;
 use crate::wire::header::{HEADER_LEN, Header, HoldClass, Part};
@@ -29,10 +30,9 @@ const AT_ONCE: usize = 40;
 /// And of the newest.
 const NEWEST: usize = 8;
 
-/// So many of the newest that have at most so many bytes go at once as well: one of them holds the last acknowledgement, and
-/// QUIC does not acknowledge again what it has.
+/// So many of the newest that carry acknowledgements alone go at once as well: one of them holds the last, and QUIC does not
+/// acknowledge again what it has.
 const SMALL: usize = 64;
-const SMALL_BYTES: usize = 150;
 
 /// What left longer ago than this goes again only if it is among the newest: its acknowledgement would be a round-trip sample
 /// of that length, and QUIC sends again by itself what it learns to be lost.
@@ -69,6 +69,15 @@ pub(super) struct Watch {
     pub(super) look_at: Instant,
     /// What QUIC had sent when last looked at.
     sent: u64,
+}
+
+/// What besides a path's failure tells that a datagram may be lost.
+#[derive(Debug, Clone, Copy, Default)]
+struct Grounds {
+    /// Nobody has it so long after it left.
+    patience: Option<Duration>,
+    /// What left before this has arrived, though no report tells it yet.
+    arrived_until: Option<Instant>,
 }
 
 impl Kept {
@@ -110,6 +119,11 @@ impl Kept {
     }
 }
 
+/// Whether a datagram of QUIC's has room for acknowledgements only.
+fn is_ack_only(len: usize) -> bool {
+    len < ACK_ONLY_BELOW as usize
+}
+
 fn is_open(log: &SentLog, number: u64) -> bool {
     log.entry(number).is_some_and(|entry| entry.is_open())
 }
@@ -122,21 +136,19 @@ impl Link {
         self.watch = Some(Watch { until, patience, look_at, sent: self.sent_of_size });
         self.wake = true;
         self.rescue_left = MOST_AGAIN;
-        self.rescue_some(AT_ONCE, NEWEST, None, now);
+        self.rescue_some(AT_ONCE, NEWEST, Grounds::default(), now);
     }
 
     /// Sends what may be lost with the primary path, which is doubted, again at once: in order and before anything new, so
     /// that flows go on without a second pause. QUIC's window bounds it; what left before `sent_after` has arrived.
     pub(super) fn rescue_from_primary(&mut self, sent_after: Option<Instant>, now: Instant) {
         self.rescue_left = MOST_AGAIN;
-        self.rescue_after = sent_after;
-        self.rescue_some(MOST_AGAIN, 0, None, now);
-        self.rescue_after = None;
+        self.rescue_some(MOST_AGAIN, 0, Grounds { arrived_until: sent_after, ..Grounds::default() }, now);
     }
 
     /// So many datagrams of so many bytes, as QUIC made them, leave for the first time.
     pub(super) fn note_sent(&mut self, size: usize, count: u64) {
-        self.sent_of_size += if size > SMALL_BYTES { count } else { 0 };
+        self.sent_of_size += if is_ack_only(size) { 0 } else { count };
     }
 
     /// Lets go of what need not be kept.
@@ -153,12 +165,12 @@ impl Link {
     pub(super) fn rescue_on(&mut self, now: Instant) {
         self.trim_kept();
         if self.rescue_at.is_some_and(|at| at <= now) {
-            self.rescue_some(EACH_STEP, 0, None, now);
+            self.rescue_some(EACH_STEP, 0, Grounds::default(), now);
         }
         let Some(watch) = self.watch.filter(|watch| watch.look_at <= now) else { return };
         if self.sent_of_size == watch.sent {
             self.rescue_left = AT_ONCE;
-            self.rescue_some(AT_ONCE, NEWEST, Some(watch.patience), now);
+            self.rescue_some(AT_ONCE, NEWEST, Grounds { patience: Some(watch.patience), ..Grounds::default() }, now);
         } else {
             self.kept.trim(&self.log);
         }
@@ -166,23 +178,23 @@ impl Link {
         self.watch = (look_at < watch.until).then_some(Watch { look_at, sent: self.sent_of_size, ..watch });
     }
 
-    /// Sends some of what may be lost again; with `patience` also what left longer ago than that and nobody has.
-    fn rescue_some(&mut self, oldest: usize, newest: usize, patience: Option<Duration>, now: Instant) {
+    /// Sends some of what may be lost again.
+    fn rescue_some(&mut self, oldest: usize, newest: usize, grounds: Grounds, now: Instant) {
         self.rescue_at = None;
         if !self.framing || !self.paths.iter().any(|path| path.usable(now)) {
             return;
         }
         let oldest = oldest.min(self.rescue_left);
         let kept = &self.kept.datagrams;
-        let lost = kept.iter().filter(|(number, _)| self.may_be_lost(*number, patience, now)).count();
+        let lost = kept.iter().filter(|(number, _)| self.may_be_lost(*number, grounds, now)).count();
         let mut again = Vec::new();
-        let is_small = |datagram: &[u8]| newest > 0 && datagram.len() <= SMALL_BYTES;
-        let small = kept.iter().filter(|(number, d)| is_small(d) && self.may_be_lost(*number, patience, now)).count();
+        let is_small = |datagram: &[u8]| newest > 0 && is_ack_only(datagram.len());
+        let small = kept.iter().filter(|(number, d)| is_small(d) && self.may_be_lost(*number, grounds, now)).count();
         let (mut seen, mut chosen, mut small_seen) = (0, 0, 0);
         // Each is put back at the end: all of them keep their order, and the queue its memory.
         for _ in 0..kept.len() {
             let Some((number, datagram)) = self.kept.datagrams.pop_front() else { break };
-            let may_be_lost = self.may_be_lost(number, patience, now);
+            let may_be_lost = self.may_be_lost(number, grounds, now);
             seen += usize::from(may_be_lost);
             let is_old = chosen < oldest && !self.is_stale(number, now);
             small_seen += usize::from(may_be_lost && is_small(&datagram));
@@ -212,14 +224,13 @@ impl Link {
         self.log.entry(number).is_none_or(|entry| now.saturating_duration_since(entry.sent_at) > STALE)
     }
 
-    /// Whether nothing is known of the datagram's arrival, and no path that works has carried it since it works, or `patience`
-    /// is over.
-    fn may_be_lost(&self, number: u64, patience: Option<Duration>, now: Instant) -> bool {
+    /// Whether nothing is known of the datagram's arrival, and no path that works has carried it since it works.
+    fn may_be_lost(&self, number: u64, grounds: Grounds, now: Instant) -> bool {
         let Some(entry) = self.log.entry(number).filter(|entry| !entry.has_arrived()) else { return false };
-        if self.rescue_after.is_some_and(|after| entry.sent_at < after) {
+        if grounds.arrived_until.is_some_and(|until| entry.sent_at < until) {
             return false;
         }
-        if patience.is_some_and(|patience| now.saturating_duration_since(entry.sent_at) >= patience) {
+        if grounds.patience.is_some_and(|patience| now.saturating_duration_since(entry.sent_at) >= patience) {
             return true;
         }
         let doubted = self.primary.filter(|_| self.doubts_primary());
