@@ -5,9 +5,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use tandem_core::client::DEFAULT_LISTEN;
+use tandem_core::config::Config;
 use tandem_core::inbound::Forward;
 use tandem_proto::congestion::Algorithm;
 use tandem_proto::mode::{Mode, Sides};
+use tandem_proto::pairing::PairingLink;
+
+use crate::link;
 
 /// One QUIC connection over several networks at once, behind a local proxy.
 #[derive(Debug, Parser)]
@@ -72,21 +77,31 @@ pub(crate) struct StatusOptions {
     pub(crate) interval: Duration,
 }
 
+/// What a client works with: `run` uses it, `doctor` looks into it.
 #[derive(Debug, Args)]
-pub(crate) struct RunOptions {
+pub(crate) struct Setup {
     /// The pairing link, or - to read it from standard input. Else it comes from --link-file, the environment's
     /// TANDEM_LINK, the configuration, or what `tandem pair` has kept.
     #[arg(long, value_name = "LINK|-", conflicts_with = "link_file")]
-    pub(crate) link: Option<String>,
+    link: Option<String>,
     /// A file with the pairing link.
     #[arg(long, value_name = "FILE")]
-    pub(crate) link_file: Option<PathBuf>,
+    link_file: Option<PathBuf>,
     /// Where the SOCKS5 proxy listens [default: 127.0.0.1:1080]
     #[arg(long, value_name = "ADDRESS:PORT")]
-    pub(crate) listen: Option<SocketAddr>,
+    listen: Option<SocketAddr>,
     /// A network interface to use; may be given several times [default: every way to the internet]
     #[arg(long = "interface", value_name = "NAME")]
-    pub(crate) interfaces: Vec<String>,
+    interfaces: Vec<String>,
+    /// A configuration file; flags go before it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunOptions {
+    #[command(flatten)]
+    pub(crate) setup: Setup,
     /// How to use the networks [default: single]
     #[arg(long, value_enum)]
     pub(crate) mode: Option<ModeWord>,
@@ -102,9 +117,6 @@ pub(crate) struct RunOptions {
     /// several times
     #[arg(long = "forward", value_name = "LISTEN=TARGET")]
     pub(crate) forwards: Vec<Forward>,
-    /// A configuration file; flags go before it
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -115,21 +127,8 @@ pub(crate) struct DoctorOptions {
     /// Also find out how long each network stays open in silence, which takes a minute.
     #[arg(long)]
     pub(crate) full: bool,
-    /// The pairing link, or - to read it from standard input [default: as for run]
-    #[arg(long, value_name = "LINK|-", conflicts_with = "link_file")]
-    pub(crate) link: Option<String>,
-    /// A file with the pairing link.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) link_file: Option<PathBuf>,
-    /// Where the SOCKS5 proxy would listen [default: 127.0.0.1:1080]
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    pub(crate) listen: Option<SocketAddr>,
-    /// A network interface to use; may be given several times [default: every way to the internet]
-    #[arg(long = "interface", value_name = "NAME")]
-    pub(crate) interfaces: Vec<String>,
-    /// The configuration file of run.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) setup: Setup,
 }
 
 #[derive(Debug, Args)]
@@ -209,6 +208,23 @@ pub(crate) enum ModeWord {
 impl ModeArguments {
     pub(crate) fn mode(&self) -> anyhow::Result<Mode> {
         mode(Some(self.mode), self.bicast).map(Option::unwrap_or_default)
+    }
+}
+
+impl Setup {
+    /// The pairing link by flags, environment, configuration or keychain, in this order.
+    pub(crate) fn link(&self, file: &Config) -> anyhow::Result<PairingLink> {
+        link::find(self.link.as_deref(), self.link_file.as_deref(), file.link_file.as_deref())
+    }
+
+    /// Where the proxy listens.
+    pub(crate) fn listen(&self, file: &Config) -> SocketAddr {
+        self.listen.or(file.listen).unwrap_or(DEFAULT_LISTEN)
+    }
+
+    /// The networks to use; empty for every way to the internet.
+    pub(crate) fn interfaces(self, file: Vec<String>) -> Vec<String> {
+        if self.interfaces.is_empty() { file } else { self.interfaces }
     }
 }
 

@@ -19,7 +19,6 @@ use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressStyle};
 use parking_lot::Mutex;
 use serde::Serialize;
-use tandem_core::client::DEFAULT_LISTEN;
 use tandem_core::client::doctor::{Finding, Plan, Progress, Step, Verdict, examine, judge};
 use tandem_core::config::Config;
 use tandem_core::platform::System;
@@ -27,7 +26,6 @@ use tandem_core::print::print;
 
 use self::words::Words;
 use crate::args::DoctorOptions;
-use crate::link;
 use crate::shutdown::Signals;
 
 /// How often the sign of life turns.
@@ -55,21 +53,22 @@ pub(crate) async fn run(options: DoctorOptions, control: Option<PathBuf>) -> any
 
 /// What `tandem run` would work with.
 fn plan(options: DoctorOptions, control: Option<PathBuf>) -> Plan {
-    let loaded = options.config.as_deref().map(Config::load).transpose();
+    let DoctorOptions { full, setup, .. } = options;
+    let loaded = setup.config.as_deref().map(Config::load).transpose();
     let (file, config) = match loaded {
-        Ok(file) => (file.unwrap_or_default(), options.config.map(Ok)),
+        Ok(file) => (file.unwrap_or_default(), setup.config.clone().map(Ok)),
         Err(error) => (Config::default(), Some(Err(format!("{:#}", anyhow::Error::from(error))))),
     };
-    let link = link::find(options.link.as_deref(), options.link_file.as_deref(), file.link_file.as_deref());
-    let mut listen: Vec<SocketAddr> = vec![options.listen.or(file.listen).unwrap_or(DEFAULT_LISTEN)];
+    let link = setup.link(&file);
+    let mut listen: Vec<SocketAddr> = vec![setup.listen(&file)];
     listen.extend(file.forwards.iter().map(|forward| forward.listen));
     Plan {
         config,
         link: link.map_err(|error| format!("{error:#}")),
         listen,
-        interfaces: if options.interfaces.is_empty() { file.interfaces } else { options.interfaces },
+        interfaces: setup.interfaces(file.interfaces),
         control,
-        full: options.full,
+        full,
     }
 }
 

@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use tandem_core::client::control::ControlServer;
-use tandem_core::client::{DEFAULT_LISTEN, Engine, EngineConfig};
+use tandem_core::client::{Engine, EngineConfig};
 use tandem_core::config::Config;
 use tandem_core::platform::System;
 use tandem_proto::stats::{SessionState, Snapshot};
 
 use crate::args::RunOptions;
-use crate::link;
 use crate::shutdown::Signals;
 use tandem_core::print::say;
 
@@ -70,15 +69,15 @@ fn announce(snapshot: &Snapshot) {
 /// Flags before the configuration file before the defaults.
 fn engine_config(options: RunOptions) -> anyhow::Result<EngineConfig> {
     let mode = options.mode()?;
-    let file = options.config.as_deref().map(Config::load).transpose()?.unwrap_or_default();
-    let link = link::find(options.link.as_deref(), options.link_file.as_deref(), file.link_file.as_deref())?;
-    let mut config = EngineConfig::new(link);
-    config.listen = Some(options.listen.or(file.listen).unwrap_or(DEFAULT_LISTEN));
+    let setup = options.setup;
+    let file = setup.config.as_deref().map(Config::load).transpose()?.unwrap_or_default();
+    let mut config = EngineConfig::new(setup.link(&file)?);
+    config.listen = Some(setup.listen(&file));
     config.credentials = file.credentials;
     config.forwards = file.forwards;
     config.forwards.extend(options.forwards);
     config.captive_check = file.captive_check.unwrap_or(true);
-    config.interfaces = if options.interfaces.is_empty() { file.interfaces } else { options.interfaces };
+    config.interfaces = setup.interfaces(file.interfaces);
     config.mode = mode.or(file.mode).unwrap_or_default();
     config.congestion = options.congestion.or(file.congestion).unwrap_or_default();
     Ok(config)
