@@ -43,6 +43,20 @@ impl PathLinks {
             .with_queue_bdp(1.0, rtt);
         Self { up: link.clone(), down: link }
     }
+
+    /// The cases' standard bed: something like Wi-Fi (50 Mbit/s down, 20 up, 20 ms, a queue of 100 ms) and something like
+    /// cellular (20 down, 8 up, 60 ms, a queue of 200 ms, and 15 ms of jitter in order: two standard deviations).
+    pub fn standard() -> [Self; 2] {
+        let link = |mbit, delay_ms, queue_ms| {
+            let delay = Duration::from_millis(delay_ms);
+            LinkConfig { rate: Some(Bitrate::from_mbit(mbit)), delay, ..LinkConfig::default() }
+                .with_queue_time(Duration::from_millis(queue_ms))
+        };
+        let jitter =
+            Jitter { sd: Duration::from_micros(7_500), correlation: Duration::from_millis(50), ..Jitter::default() };
+        let cellular = |mbit| LinkConfig { jitter, ..link(mbit, 30, 200) };
+        [Self { up: link(20, 10, 100), down: link(50, 10, 100) }, Self { up: cellular(8), down: cellular(20) }]
+    }
 }
 
 /// One experiment.
@@ -110,21 +124,9 @@ pub struct Measured {
 }
 
 impl Scenario {
-    /// Something like Wi-Fi (50 Mbit/s down, 20 up, 20 ms, a queue of 100 ms) and something like cellular (20 down, 8 up,
-    /// 60 ms with 15 ms of jitter, a queue of 200 ms).
+    /// The standard bed in virtual time; see [`PathLinks::standard`].
     pub fn standard_bed(congestion: Algorithm, mode: Mode, seed: u64) -> Self {
-        let link = |mbit, delay_ms, queue_ms| {
-            let delay = Duration::from_millis(delay_ms);
-            LinkConfig { rate: Some(Bitrate::from_mbit(mbit)), delay, ..LinkConfig::default() }
-                .with_queue_time(Duration::from_millis(queue_ms))
-        };
-        // Three standard deviations are 15 ms.
-        let jitter =
-            Jitter { sd: Duration::from_millis(5), correlation: Duration::from_millis(50), ..Jitter::default() };
-        let cellular = |mbit| LinkConfig { jitter, ..link(mbit, 30, 200) };
-        let wifi = PathLinks { up: link(20, 10, 100), down: link(50, 10, 100) };
-        let cellular = PathLinks { up: cellular(8), down: cellular(20) };
-        Self { paths: vec![wifi, cellular], congestion, mode, seed }
+        Self { paths: PathLinks::standard().to_vec(), congestion, mode, seed }
     }
 
     /// Builds both ends and connects them.

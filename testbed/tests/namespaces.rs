@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use tandem_netem::{Direction, Loss};
+use tandem_netem::Direction;
 use tandem_testbed::namespaces::{
     Bed, CELL, Client, Echo, Origin, Plan, Programs, Relay, WIFI, Watched, connect_plainly, download, or_skip, upload,
 };
@@ -63,7 +63,7 @@ async fn everything_arrives_in_every_mode_over_lossy_networks() {
         return;
     }
     for mode in [&["--mode", "single"][..], &["--bicast", "client"], &["--bicast", "server"], &["--bicast", "both"]] {
-        let product = start(&Plan::paper(Loss::Random(0.01), 1), mode).await;
+        let product = start(&Plan::paper(0.01, 1), mode).await;
         product.fetch(2_000_000).await;
         let tcp = product.client.connect().await.unwrap();
         timeout(PATIENCE, upload(tcp, 1, 1_000_000)).await.expect("an upload ends").unwrap();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use tandem_netem::{Bitrate, Direction, LinkConfig, Loss};
+use tandem_netem::{Bitrate, Direction, LinkConfig};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::stand::{Background, PATIENCE, Stand, gap_since, median, percentile};
@@ -56,7 +56,7 @@ async fn bed(context: Context) -> Result<Vec<Check>> {
     drop(stand);
 
     context.say("round trips of an idle network of 10 ms");
-    let stand = Plain::build(&Plan::paper(Loss::None, context.seed))?;
+    let stand = Plain::build(&Plan::paper(0.0, context.seed))?;
     let mut echo = Echo::begin(connect_plainly(&stand.bed, WIFI).await?).await?;
     let mut times = Vec::new();
     for _ in 0..200 {
@@ -102,7 +102,7 @@ async fn goodput(context: Context) -> Result<Vec<Check>> {
                 }
                 let name = format!("{controller} {scheme}, {percent} %");
                 context.say(&name);
-                let plan = Plan::paper(Loss::Random(f64::from(*percent) / 100.0), context.seed);
+                let plan = Plan::paper(f64::from(*percent) / 100.0, context.seed);
                 let [mode, scheme_word] = mode(scheme);
                 let arguments = [mode, scheme_word, "--congestion", controller];
                 let rate = download_rate(&context, plan, &arguments, length, longest).await;
@@ -128,7 +128,7 @@ async fn goodput(context: Context) -> Result<Vec<Check>> {
         }
     }
     context.say("bbr3 both, 20 and 60 ms, 2 %");
-    let mut plan = Plan::paper(Loss::Random(0.02), context.seed);
+    let mut plan = Plan::paper(0.02, context.seed);
     for (line, rtt) in plan.lines.iter_mut().zip([20, 60]) {
         for link in [&mut line.up, &mut line.down] {
             let rtt = Duration::from_millis(rtt);

@@ -18,13 +18,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use ipnet::Ipv4Net;
-use tandem_netem::{Bitrate, Jitter, LinkConfig, Loss};
+use tandem_netem::{Bitrate, LinkConfig};
 use tempfile::TempDir;
 
 use super::dns::Names;
 use super::netns::{self, Namespace};
 use super::router::{Access, Behaviour, Internet, Network, Router};
 use super::tap::Tap;
+use crate::PathLinks;
 
 /// The relay's address.
 pub const RELAY: Ipv4Addr = Ipv4Addr::new(45, 10, 0, 2);
@@ -152,30 +153,24 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The cases' standard bed: Wi-Fi with 50 Mbit/s down, 20 up, 20 ms and a queue of 100 ms; cellular with 20 down, 8 up,
-    /// 60 ms, jitter of 15 ms in order and a queue of 200 ms.
+    /// The cases' standard bed; see [`PathLinks::standard`].
     pub fn standard(seed: u64) -> Self {
-        let wifi = |mbit, seed| link(mbit, Duration::from_millis(20), seed).with_queue_time(Duration::from_millis(100));
-        // A jitter of 15 ms each way at most: two standard deviations.
-        let jitter =
-            Jitter { sd: Duration::from_micros(7_500), correlation: Duration::from_millis(50), ..Jitter::default() };
-        let cell = |mbit, seed| LinkConfig {
-            jitter,
-            ..link(mbit, Duration::from_millis(60), seed).with_queue_time(Duration::from_millis(200))
-        };
-        let seeds = seed.wrapping_mul(4);
-        let lines =
-            vec![Line::wifi(wifi(20, seeds), wifi(50, seeds + 1)), Line::cell(cell(8, seeds + 2), cell(20, seeds + 3))];
-        Self { lines, logs: None }
+        Self::over(PathLinks::standard(), seed)
     }
 
     /// The paper's bed: twice 100 Mbit/s, 10 ms and a queue of one bandwidth-delay product; `loss` before the queue, both
     /// ways.
-    pub fn paper(loss: Loss, seed: u64) -> Self {
-        let rtt = Duration::from_millis(10);
-        let line = |seed| LinkConfig { loss, ..link(100, rtt, seed).with_queue_bdp(1.0, rtt) };
+    pub fn paper(loss: f64, seed: u64) -> Self {
+        let path = PathLinks::symmetric(Bitrate::from_mbit(100), Duration::from_millis(10), loss);
+        Self::over([path.clone(), path], seed)
+    }
+
+    /// Wi-Fi over the first of these paths, cellular over the second, packets of up to 1,500 bytes on both.
+    fn over([wifi, cell]: [PathLinks; 2], seed: u64) -> Self {
         let seeds = seed.wrapping_mul(4);
-        let lines = vec![Line::wifi(line(seeds), line(seeds + 1)), Line::cell(line(seeds + 2), line(seeds + 3))];
+        let link = |link: LinkConfig, number| LinkConfig { mtu: Some(1_500), seed: seeds + number, ..link };
+        let lines =
+            vec![Line::wifi(link(wifi.up, 0), link(wifi.down, 1)), Line::cell(link(cell.up, 2), link(cell.down, 3))];
         Self { lines, logs: None }
     }
 
@@ -194,11 +189,6 @@ impl Plan {
         let perfect = LinkConfig::default;
         Self { lines: vec![Line::wifi(perfect(), perfect()), Line::cell(perfect(), perfect())], logs: None }
     }
-}
-
-/// A link of that rate that is half a round trip long.
-fn link(mbit: u32, rtt: Duration, seed: u64) -> LinkConfig {
-    LinkConfig { rate: Some(Bitrate::from_mbit(mbit)), delay: rtt / 2, mtu: Some(1_500), seed, ..LinkConfig::default() }
 }
 
 /// A standing bed; all of it is gone when it is dropped.
