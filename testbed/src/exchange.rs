@@ -9,6 +9,7 @@ use bytes::Bytes;
 use tandem_core::dial::{FlowEnd, FlowSend as _};
 use tandem_core::transport::{Connection, SendStream, Stream};
 use tokio::task::JoinSet;
+use tokio::time::{Duration, interval};
 
 /// Bytes of a small request and of its answer.
 pub(crate) const PING_BYTES: usize = 64;
@@ -20,6 +21,10 @@ const REQUEST_BYTES: usize = 9;
 const BULK: u8 = 1;
 const ECHO: u8 = 2;
 const TAKE: u8 = 3;
+const EVEN: u8 = 4;
+
+/// How often an even stream sends.
+pub(crate) const EVEN_STEP: Duration = Duration::from_millis(10);
 
 /// What an asker wants on a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +35,8 @@ pub(crate) enum Request {
     Echo,
     /// The number of the bytes that follow.
     Take,
+    /// That many bytes every [`EVEN_STEP`], for as long as the asker listens.
+    Even(u64),
 }
 
 impl Request {
@@ -38,6 +45,7 @@ impl Request {
             Request::Bulk(bytes) => (BULK, bytes),
             Request::Echo => (ECHO, 0),
             Request::Take => (TAKE, 0),
+            Request::Even(bytes) => (EVEN, bytes),
         };
         let mut request = [kind; REQUEST_BYTES];
         request[1..].copy_from_slice(&count.to_be_bytes());
@@ -50,6 +58,7 @@ impl Request {
             BULK => Some(Request::Bulk(u64::from_be_bytes(count))),
             ECHO => Some(Request::Echo),
             TAKE => Some(Request::Take),
+            EVEN => Some(Request::Even(u64::from_be_bytes(count))),
             _ => None,
         }
     }
@@ -75,6 +84,8 @@ async fn answer(mut stream: Stream) {
         Some(Request::Bulk(bytes)) => send_bulk(stream, bytes).await,
         Some(Request::Echo) => echo(stream).await,
         Some(Request::Take) => take(stream).await,
+        // An asker who goes away is no error.
+        Some(Request::Even(bytes)) => drop(write_evenly(&mut stream.send, bytes).await),
         None => stream.send.reset(),
     }
 }
@@ -95,6 +106,16 @@ pub(crate) async fn write_bulk(send: &mut SendStream, bytes: u64) -> Result<(), 
     }
     send.finish();
     Ok(())
+}
+
+/// Sends so many bytes every [`EVEN_STEP`] until nobody listens.
+pub(crate) async fn write_evenly(send: &mut SendStream, bytes: u64) -> Result<(), FlowEnd> {
+    let chunk = vec![0x5a; usize::try_from(bytes).unwrap_or(CHUNK).min(CHUNK)];
+    let mut steps = interval(EVEN_STEP);
+    loop {
+        steps.tick().await;
+        send.write_all(&chunk).await?;
+    }
 }
 
 async fn take(mut stream: Stream) {
@@ -123,7 +144,7 @@ mod tests {
 
     #[test]
     fn requests_survive_the_wire_and_nonsense_is_none() {
-        for request in [Request::Bulk(0), Request::Bulk(u64::MAX), Request::Echo, Request::Take] {
+        for request in [Request::Bulk(0), Request::Bulk(u64::MAX), Request::Echo, Request::Take, Request::Even(7)] {
             assert_eq!(Request::decode(request.encode()), Some(request));
         }
         assert_eq!(Request::decode([0xff; REQUEST_BYTES]), None);

@@ -17,7 +17,7 @@ mod scenario;
 pub mod virtual_time;
 
 pub use identity::Identity;
-pub use measure::{Amount, Download, Interrupted, Latencies, Pings, download, upload};
+pub use measure::{Amount, Download, EvenStreams, Interrupted, Latencies, Pings, download, upload};
 pub use network::{EcnMark, Hostility, Line, SendFault, Vantage, VirtualNetwork, VirtualSocket};
 pub use origins::Origins;
 pub use scenario::{Bed, Measured, PathLinks, RELAY, Rival, Scenario};

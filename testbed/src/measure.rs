@@ -8,10 +8,10 @@ use std::time::Duration;
 use tandem_core::dial::{FlowRecv as _, FlowSend as _};
 use tandem_core::transport::{Connection, RecvStream};
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout_at};
 
-use crate::exchange::{PING_BYTES, Request, write_bulk};
+use crate::exchange::{PING_BYTES, Request, write_bulk, write_evenly};
 
 /// How much is downloaded.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -113,6 +113,38 @@ async fn next_length(recv: &mut RecvStream, end: Option<Instant>) -> Result<Opti
         },
     };
     Ok(chunk.map_err(|_| Interrupted)?.map(|chunk| chunk.len()))
+}
+
+/// Even traffic in both directions at once, each on a stream of its own; ends when dropped.
+#[derive(Debug)]
+pub struct EvenStreams(JoinSet<()>);
+
+impl EvenStreams {
+    /// Starts to send and to receive so many bytes every 10 ms.
+    pub fn start(connection: &Connection, bytes: u64) -> Self {
+        let mut streams = JoinSet::new();
+        for request in [Request::Take, Request::Even(bytes)] {
+            let connection = connection.clone();
+            streams.spawn(async move {
+                // The end of the connection ends the traffic; who measures notices.
+                let Ok(mut stream) = connection.open_stream().await else { return };
+                if stream.send.write_all(&request.encode()).await.is_err() {
+                    return;
+                }
+                if request == Request::Take {
+                    let _ = write_evenly(&mut stream.send, bytes).await;
+                } else {
+                    while let Ok(Some(_)) = stream.recv.read_chunk().await {}
+                }
+            });
+        }
+        Self(streams)
+    }
+
+    /// Stops both.
+    pub async fn stop(mut self) {
+        self.0.shutdown().await;
+    }
 }
 
 /// Small requests at a steady rate on a stream of their own, whether or not earlier ones were answered.

@@ -11,7 +11,8 @@ use tandem_core::transport::Connection;
 use tandem_netem::{Bitrate, Direction, Jitter, LinkConfig};
 use tandem_proto::congestion::Algorithm;
 use tandem_proto::mode::Mode;
-use tandem_testbed::{Amount, Bed, PathLinks, Pings, Scenario, download, upload, virtual_time};
+use tandem_proto::stats::PathState;
+use tandem_testbed::{Amount, Bed, EvenStreams, PathLinks, Pings, Scenario, download, upload, virtual_time};
 use tokio::time::{Instant, sleep};
 
 const MS: Duration = Duration::from_millis(1);
@@ -153,4 +154,56 @@ fn from_one_cellular_network_to_another_a_death_is_a_short_gap() {
 #[test]
 fn on_networks_of_300_ms_a_death_is_a_gap_of_three_round_trips_at_most() {
     assert_eq!(too_long("300/300 ms", &[path(10, 300, 0), path(10, 300, 0)]), [""; 0]);
+}
+
+/// Even traffic of 2 Mbit/s in each direction; the path that the download uses dies again and again, on the cases' standard
+/// bed. With windows full at both ends, each end's first datagram after it must not wait for the other's.
+#[test]
+fn with_traffic_in_both_directions_each_of_many_deaths_is_a_short_gap() {
+    let mut failures = Vec::new();
+    let mut all = Vec::new();
+    for seed in seeds() {
+        let gaps = virtual_time::run(deaths_in_turn(Scenario::standard_bed(Algorithm::Bbr3, Mode::Single, seed)));
+        for (number, gap) in gaps.into_iter().enumerate() {
+            if gap > 500 * MS {
+                failures.push(format!("seed {seed}, death {number}: {gap:?}"));
+            }
+            all.push(gap.as_millis());
+        }
+    }
+    all.sort_unstable();
+    let at = |percent: usize| all[(all.len() - 1) * percent / 100];
+    println!("deaths in turn: least {} ms, median {}, p90 {}, most {}", at(0), at(50), at(90), at(100));
+    assert_eq!(failures, [""; 0]);
+}
+
+async fn deaths_in_turn(scenario: Scenario) -> Vec<Duration> {
+    const BOTH: [Direction; 2] = [Direction::Up, Direction::Down];
+    let bed = scenario.connect().await.unwrap();
+    let mut gaps = Vec::new();
+    for death in 0..20 {
+        let traffic = EvenStreams::start(&bed.client, 5_000);
+        // Not the same moment of the pings' rhythm each time.
+        sleep(1_000 * MS + 37 * death * MS).await;
+        let carried = || [0, 1].map(|line: usize| bed.lines[line].counters(Direction::Down).offered_bytes);
+        let before = carried();
+        sleep(200 * MS).await;
+        let after = carried();
+        let used = usize::from(after[1] - before[1] > after[0] - before[0]);
+        BOTH.iter().for_each(|direction| bed.lines[used].cut(*direction));
+        let span = 2_500 * MS;
+        let (down, up) = tokio::join!(
+            biased;
+            longest_gap(bed.client.clone(), |client| client.stats().link.down.flow_bytes, span),
+            longest_gap(bed.relay.clone(), |relay| relay.stats().link.up.flow_bytes, span)
+        );
+        gaps.push(down.max(up));
+        BOTH.iter().for_each(|direction| bed.lines[used].restore(*direction));
+        while bed.client.stats().link.paths.iter().any(|path| path.state != PathState::Up) {
+            sleep(10 * MS).await;
+        }
+        traffic.stop().await;
+        sleep(500 * MS).await;
+    }
+    gaps
 }

@@ -8,11 +8,12 @@
 //! Algorithms themselves are in `tandem_proto::congestion`, or the library's own.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use quinn::congestion::ControllerFactory;
+use tandem_proto::congestion::rate_sample::ACK_ONLY_BELOW;
 use tandem_proto::congestion::{Algorithm, ReferenceReport, SendPhase, SenderState};
 use tandem_proto::wire::header::HoldClass;
 
@@ -41,6 +42,8 @@ struct Shared {
     /// Bytes per second; 0 if unknown.
     pacing_rate: AtomicU64,
     metrics: Mutex<Metrics>,
+    /// Whether something that is to be acknowledged may have come since the library last sent.
+    owes_acknowledgement: AtomicBool,
 }
 
 /// What is made of the far side's in-order hold. Everything but `On` is for comparisons on the testbed.
@@ -80,6 +83,7 @@ impl CongestionHandle {
             phase: AtomicU8::new(SendPhase::Startup as u8),
             pacing_rate: AtomicU64::new(0),
             metrics: Mutex::new(Metrics { algorithm, cwnd_bytes: 0, pacing_rate: None, phase: "startup" }),
+            owes_acknowledgement: AtomicBool::new(false),
         }))
     }
 
@@ -145,6 +149,13 @@ impl CongestionHandle {
             rule if rule == HoldRule::Off as u8 => HoldRule::Off,
             rule if rule == HoldRule::WithoutSignals as u8 => HoldRule::WithoutSignals,
             _ => HoldRule::On,
+        }
+    }
+
+    /// Notes that the library is handed a datagram of so many bytes.
+    pub(super) fn note_arrived(&self, bytes: usize) {
+        if bytes as u64 >= ACK_ONLY_BELOW {
+            self.0.owes_acknowledgement.store(true, Relaxed);
         }
     }
 

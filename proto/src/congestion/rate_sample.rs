@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// Transmits below this length carry acknowledgements alone and do not count as in flight.
-pub(crate) const ACK_ONLY_BELOW: u64 = 150;
+pub const ACK_ONLY_BELOW: u64 = 150;
 
 /// So long without any acknowledgement, while something is in flight, is an outage.
 const OUTAGE: Duration = Duration::from_secs(2);

@@ -142,7 +142,10 @@ fn release_due(socket: &BicastSocket, holding: &mut Vec<Arc<Session>>, now: Inst
         let mut link = session.link.lock();
         if link.poll_hold_timeout().is_some_and(|at| at <= now) {
             let address = session_address(session.number);
-            link.release_held(now, &mut |datagram: &[u8]| packer.push(address, datagram));
+            link.release_held(now, &mut |datagram: &[u8]| {
+                session.congestion.note_arrived(datagram.len());
+                packer.push(address, datagram);
+            });
             socket.after(session, &mut link, now);
         }
         link.poll_hold_timeout().is_some()
@@ -177,7 +180,10 @@ impl BicastSocket {
             let mut link = session.link.lock();
             // Datagrams of one buffer come from one address; only a control datagram may name another session.
             while let Some(payload) = payloads.next() {
-                link.handle(from, payload, now, &mut |datagram: &[u8]| packer.push(address, datagram));
+                link.handle(from, payload, now, &mut |datagram: &[u8]| {
+                    session.congestion.note_arrived(datagram.len());
+                    packer.push(address, datagram);
+                });
                 if payloads.peek().is_some_and(|next| tandem_proto::wire::control::is_control(next)) {
                     break;
                 }

@@ -16,10 +16,14 @@
 //!   so it also tells whether the controller, and not the application, limits sending.
 //! - It paces by its window and its smoothed round trip, besides our gate. After an outage that round trip is as long as the
 //!   outage was, and it would send a packet in seconds: until it has fallen, the window told is larger, and our gate paces.
+//! - While the window is full and there is data to send, it sends no acknowledgement either, until a timer that doubles lets
+//!   it probe. When a path that carried both directions fails, both ends may wait for each other like this. So who owes an
+//!   acknowledgement and has been silent for as long as one may be put off is told a window with room for one datagram more.
 //! - A change of NAT binding clones the controller: the clone shares the handle and copies the model.
 
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use quinn::congestion::{Controller, ControllerFactory, ControllerMetrics};
@@ -40,6 +44,9 @@ const INFLATED: Duration = Duration::from_secs(1);
 
 /// What the window is larger by then: lets the library's pacer send ten datagrams each 0.3 s after an outage of a minute.
 const SLACK: u64 = 256 * 1024;
+
+/// How long acknowledgements may be put off (`max_ack_delay`, RFC 9000, section 18.2).
+const MAX_ACK_DELAY: Duration = Duration::from_millis(25);
 
 /// Makes the controllers of one connection.
 pub(super) struct Factory {
@@ -65,6 +72,10 @@ struct Switchable {
     losses: Vec<HiddenLoss>,
     /// The library's smoothed round trip.
     library_rtt: Duration,
+    /// What the library has in flight, as far as its hooks tell.
+    in_flight: u64,
+    /// When it last sent something that counts as in flight.
+    sent_at: Instant,
 }
 
 #[derive(Clone)]
@@ -79,8 +90,17 @@ impl Switchable {
     fn new(handle: CongestionHandle, seed: u64, now: Instant, mtu: u16) -> Self {
         let algorithm = handle.algorithm();
         let running = start(algorithm, seed, now, mtu);
-        let controller =
-            Switchable { handle, algorithm, running, seed, mtu, losses: Vec::new(), library_rtt: Duration::ZERO };
+        let controller = Switchable {
+            handle,
+            algorithm,
+            running,
+            seed,
+            mtu,
+            losses: Vec::new(),
+            library_rtt: Duration::ZERO,
+            in_flight: 0,
+            sent_at: now,
+        };
         controller.announce();
         controller
     }
@@ -151,6 +171,14 @@ impl Switchable {
         if inflated { SLACK } else { 0 }
     }
 
+    /// The window that lets an acknowledgement out, where one is owed and `window` would keep it back for long.
+    fn for_an_acknowledgement(&self, window: u64) -> u64 {
+        let room = self.in_flight + u64::from(self.mtu) + 1;
+        let owed = window < room && self.handle.0.owes_acknowledgement.load(Relaxed);
+        let silent = || tokio::time::Instant::now().into_std().saturating_duration_since(self.sent_at) >= MAX_ACK_DELAY;
+        if owed && silent() { room } else { window }
+    }
+
     /// What of an acknowledgement does not need the library's estimator.
     fn packet_acked(&mut self, now: Instant, sent: Instant, bytes: u64, app_limited: bool, rtt: Duration) {
         self.library_rtt = rtt;
@@ -179,6 +207,9 @@ fn start(algorithm: Algorithm, seed: u64, now: Instant, mtu: u16) -> Running {
 impl Controller for Switchable {
     fn on_sent(&mut self, now: Instant, bytes: u64, last_packet_number: u64) {
         self.follow_wish(now);
+        self.in_flight += bytes;
+        self.sent_at = now;
+        self.handle.0.owes_acknowledgement.store(false, Relaxed);
         match &mut self.running {
             Running::LossBased(controller) => controller.inner.on_sent(now, bytes, last_packet_number),
             Running::RateBased(sender) => self.handle.pacing().set_release(sender.sent(now, bytes).at),
@@ -197,6 +228,7 @@ impl Controller for Switchable {
 
     fn on_end_acks(&mut self, now: Instant, in_flight: u64, app_limited: bool, largest_packet_num_acked: Option<u64>) {
         self.follow_wish(now);
+        self.in_flight = in_flight;
         let (congestion, report, hold_lag) = {
             let mut signals = self.handle.0.signals.lock();
             (signals.take_congestion(), signals.take_reported(&mut self.losses), signals.short_hold_lag())
@@ -227,6 +259,7 @@ impl Controller for Switchable {
 
     fn on_congestion_event(&mut self, now: Instant, sent: Instant, is_persistent_congestion: bool, lost_bytes: u64) {
         self.follow_wish(now);
+        self.in_flight = self.in_flight.saturating_sub(lost_bytes);
         match &mut self.running {
             Running::LossBased(controller) => {
                 controller.inner.on_congestion_event(now, sent, is_persistent_congestion, lost_bytes);
@@ -246,10 +279,11 @@ impl Controller for Switchable {
     }
 
     fn window(&self) -> u64 {
-        match &self.running {
+        let window = match &self.running {
             Running::LossBased(controller) => controller.inner.window(),
             Running::RateBased(sender) => sender.control().cwnd + 1 + self.slack(sender.metrics().min_rtt),
-        }
+        };
+        self.for_an_acknowledgement(window)
     }
 
     fn metrics(&self) -> ControllerMetrics {

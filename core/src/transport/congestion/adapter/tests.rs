@@ -47,6 +47,27 @@ fn a_rate_based_controller_paces_through_the_gate_and_hands_its_handle_to_the_po
     assert!(taken.shut_until(at + ms(25)).is_none(), "no transmit waits longer than the horizon");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_full_window_keeps_no_acknowledgement_back_for_longer_than_it_may_be_put_off() {
+    for algorithm in Algorithm::ALL {
+        let (handle, mut controller) = controller(algorithm, now());
+        let window = controller.window();
+        controller.on_sent(now(), window, 1);
+        tokio::time::advance(ms(25)).await;
+        assert_eq!(controller.window(), window, "nothing is owed");
+        handle.note_arrived(40);
+        assert_eq!(controller.window(), window, "acknowledgements are not acknowledged");
+        handle.note_arrived(1_200);
+        // The library sends while what it has in flight and the next datagram are less.
+        assert_eq!(controller.window(), window + u64::from(MTU) + 1);
+        controller.on_sent(now(), MTU.into(), 2);
+        handle.note_arrived(1_200);
+        assert!(controller.window() <= window, "once in 25 ms");
+        tokio::time::advance(ms(25)).await;
+        assert_eq!(controller.window(), window + 2 * u64::from(MTU) + 1);
+    }
+}
+
 #[test]
 fn the_window_told_lets_as_much_fly_as_the_controller_allows() {
     let (handle, bbr) = controller(Algorithm::Bbr1, now());
