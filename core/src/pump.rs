@@ -115,14 +115,36 @@ pub fn pump_counted(
     tcp: impl TcpLike,
     counted: impl Into<Option<CountedFlow>>,
 ) -> impl Future<Output = PumpStats> + Send {
-    // Until everything has gone well, whatever ends the pump must not look like a clean close.
-    tcp.reset_on_drop(true);
-    run(flow, tcp, counted.into())
+    pump_after(flow, tcp, counted, Early::default())
 }
 
-async fn run(flow: Flow, tcp: impl TcpLike, mut counted: Option<CountedFlow>) -> PumpStats {
-    let mut up = ToFlow::new(flow.send);
-    let mut down = ToTcp::new(flow.recv);
+/// The same for connections on which something was read ahead.
+///
+/// # Cancel safety
+/// Dropping the future, polled or not, resets both sides.
+pub fn pump_after(
+    flow: Flow,
+    tcp: impl TcpLike,
+    counted: impl Into<Option<CountedFlow>>,
+    early: Early,
+) -> impl Future<Output = PumpStats> + Send {
+    // Until everything has gone well, whatever ends the pump must not look like a clean close.
+    tcp.reset_on_drop(true);
+    run(flow, tcp, counted.into(), early)
+}
+
+/// What was read of either side before the pump began, and goes to the other side first.
+#[derive(Debug, Default)]
+pub struct Early {
+    /// Bytes of the TCP connection.
+    pub to_flow: Bytes,
+    /// Bytes of the flow.
+    pub to_tcp: Bytes,
+}
+
+async fn run(flow: Flow, tcp: impl TcpLike, mut counted: Option<CountedFlow>, early: Early) -> PumpStats {
+    let mut up = ToFlow::new(flow.send, early.to_flow);
+    let mut down = ToTcp::new(flow.recv, early.to_tcp);
     let outcome = {
         let mut peer_reset = pin!(tcp.peer_reset());
         poll_fn(|cx| {
@@ -134,7 +156,7 @@ async fn run(flow: Flow, tcp: impl TcpLike, mut counted: Option<CountedFlow>) ->
             if (up.is_ready() || down.is_ready())
                 && let Some(counted) = &mut counted
             {
-                counted.half_ended();
+                counted.set_finishing(true);
             }
             if up.is_ready() && down.is_ready() { Poll::Ready(Ok(())) } else { Poll::Pending }
         })
@@ -162,6 +184,8 @@ async fn run(flow: Flow, tcp: impl TcpLike, mut counted: Option<CountedFlow>) ->
 /// The direction from TCP to the flow.
 struct ToFlow {
     flow: Box<dyn FlowSend>,
+    /// What was read before the pump began and not yet taken by the flow.
+    early: Bytes,
     /// What was read and not yet taken by the flow.
     pending: Option<ReadBuffer>,
     bytes: u64,
@@ -169,8 +193,8 @@ struct ToFlow {
 }
 
 impl ToFlow {
-    fn new(flow: Box<dyn FlowSend>) -> Self {
-        Self { flow, pending: None, bytes: 0, finished: false }
+    fn new(flow: Box<dyn FlowSend>, early: Bytes) -> Self {
+        Self { flow, early, pending: None, bytes: 0, finished: false }
     }
 
     fn poll(&mut self, tcp: &impl TcpLike, cx: &mut Context<'_>) -> Result<Poll<()>, PumpEnd> {
@@ -201,6 +225,16 @@ impl ToFlow {
 
     /// Hands what was read to the flow; `Ready` when nothing is left.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, PumpEnd> {
+        while !self.early.is_empty() {
+            match self.flow.poll_write(cx, &self.early) {
+                Poll::Pending => return Ok(Poll::Pending),
+                Poll::Ready(Err(end)) => return Err(end.into()),
+                Poll::Ready(Ok(taken)) => {
+                    self.bytes += taken as u64;
+                    self.early.advance(taken);
+                }
+            }
+        }
         while let Some(pending) = &mut self.pending {
             match self.flow.poll_write(cx, pending.unread()) {
                 Poll::Pending => return Ok(Poll::Pending),
@@ -248,8 +282,10 @@ struct ToTcp {
 }
 
 impl ToTcp {
-    fn new(flow: Box<dyn FlowRecv>) -> Self {
-        Self { flow, waiting: VecDeque::new(), waiting_bytes: 0, bytes: 0, ended: false, finished: false }
+    fn new(flow: Box<dyn FlowRecv>, early: Bytes) -> Self {
+        let waiting_bytes = early.len();
+        let waiting = if early.is_empty() { VecDeque::new() } else { VecDeque::from([early]) };
+        Self { flow, waiting, waiting_bytes, bytes: 0, ended: false, finished: false }
     }
 
     fn poll(&mut self, tcp: &impl TcpLike, cx: &mut Context<'_>) -> Result<Poll<()>, PumpEnd> {

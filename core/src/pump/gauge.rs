@@ -1,7 +1,7 @@
 //! How many flows are open, and the wait for them when an engine or a relay stops.
 //!
-//! A flow is *finishing* once one of its halves has ended: what is under way there should still arrive. A flow with both
-//! halves open could last for ever, so a stop waits for it only a moment.
+//! A flow is *finishing* once one of its halves has ended, or once it carries the answer to a request that was sent whole:
+//! what is under way there should still arrive. Any other flow could last for ever, so a stop waits for it only a moment.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -68,10 +68,18 @@ pub struct CountedFlow {
 }
 
 impl CountedFlow {
-    pub(super) fn half_ended(&mut self) {
-        if !self.finishing {
-            self.finishing = true;
+    /// Tells whether what is left to do is bounded, so that a stop should wait for it: one half has ended, or a request
+    /// is wholly sent and its answer under way.
+    pub(crate) fn set_finishing(&mut self, finishing: bool) {
+        if self.finishing == finishing {
+            return;
+        }
+        self.finishing = finishing;
+        if finishing {
             self.gauge.finishing.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.gauge.finishing.fetch_sub(1, Ordering::Relaxed);
+            self.gauge.changed.notify_waiters();
         }
     }
 }
@@ -79,9 +87,7 @@ impl CountedFlow {
 impl Drop for CountedFlow {
     fn drop(&mut self) {
         self.gauge.open.fetch_sub(1, Ordering::Relaxed);
-        if self.finishing {
-            self.gauge.finishing.fetch_sub(1, Ordering::Relaxed);
-        }
+        self.set_finishing(false);
         self.gauge.changed.notify_waiters();
     }
 }
@@ -96,7 +102,7 @@ mod tests {
         let gauge = Arc::new(FlowGauge::default());
         let open = gauge.count();
         let mut finishing = gauge.count();
-        finishing.half_ended();
+        finishing.set_finishing(true);
         let start = Instant::now();
         let drained = tokio::spawn({
             let gauge = Arc::clone(&gauge);
@@ -120,7 +126,7 @@ mod tests {
     async fn a_stop_gives_up_at_its_limit() {
         let gauge = Arc::new(FlowGauge::default());
         let mut finishing = gauge.count();
-        finishing.half_ended();
+        finishing.set_finishing(true);
         let start = Instant::now();
         assert_eq!(gauge.drain(Duration::from_secs(5)).await, 1);
         assert_eq!(start.elapsed(), Duration::from_secs(5));

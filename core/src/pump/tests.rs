@@ -165,6 +165,28 @@ async fn all_data_before_a_clean_close_arrives_in_many_short_flows() {
 }
 
 #[tokio::test]
+async fn what_was_read_ahead_goes_first_on_either_side() {
+    let (mut app, inbound) = tcp_pair().await;
+    let (egress, mut target) = tcp_pair().await;
+    // A window smaller than what was read ahead.
+    let (near, far, _line) = flow_memory::pair(1000);
+    let early = Early { to_flow: pattern(5000).into(), to_tcp: b"hello ".as_slice().into() };
+    let near = tokio::spawn(pump_after(near, inbound, None, early));
+    tokio::spawn(pump(far, egress));
+    app.write_all(b"later").await.unwrap();
+    app.shutdown().await.unwrap();
+    target.write_all(b"you").await.unwrap();
+    target.shutdown().await.unwrap();
+    let (mut at_target, mut at_app) = (Vec::new(), Vec::new());
+    within(target.read_to_end(&mut at_target)).await.unwrap();
+    within(app.read_to_end(&mut at_app)).await.unwrap();
+    assert!(at_target == [&pattern(5000)[..], b"later"].concat());
+    assert_eq!(at_app, b"hello you");
+    let stats = within(near).await.unwrap();
+    assert_eq!(stats, PumpStats { to_flow_bytes: 5005, to_tcp_bytes: 9, end: PumpEnd::Finished });
+}
+
+#[tokio::test]
 async fn a_lost_session_resets_both_tcp_sides() {
     let mut chain = chain(4096).await;
     chain.line.cut();
