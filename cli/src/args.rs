@@ -87,7 +87,7 @@ pub(crate) struct Setup {
     /// A file with the pairing link.
     #[arg(long, value_name = "FILE")]
     link_file: Option<PathBuf>,
-    /// Where the SOCKS5 proxy listens [default: 127.0.0.1:1080]
+    /// Where the proxy listens, for SOCKS5 and HTTP alike [default: 127.0.0.1:1080]
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
     /// A network interface to use; may be given several times [default: every way to the internet]

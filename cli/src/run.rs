@@ -23,8 +23,9 @@ pub(crate) async fn run(options: RunOptions, control: &Path) -> anyhow::Result<(
     let engine = Engine::start(config, Arc::new(System)).await?;
     let handle = engine.handle();
     let control = tokio::spawn(server.serve(handle.clone()));
-    if let Some(address) = engine.socks_address() {
+    if let Some(address) = engine.proxy_address() {
         say(&format!("SOCKS5 proxy on {address}"));
+        say(&format!("HTTP proxy on {address}"));
     }
 
     let mut snapshots = handle.subscribe();

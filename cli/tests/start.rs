@@ -15,6 +15,9 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const TOKEN: &str = "v4.public.c2VjcmV0LXRva2VuLWZvci10ZXN0cw";
+/// `ann:correct-horse-battery` and `ann:correct-horse-batterie` in base64.
+const HTTP_LOGIN: &str = "YW5uOmNvcnJlY3QtaG9yc2UtYmF0dGVyeQ==";
+const HTTP_WRONG_LOGIN: &str = "YW5uOmNvcnJlY3QtaG9yc2UtYmF0dGVyaWU=";
 /// Starting must not take longer, whatever the keychain does.
 const START_LIMIT: Duration = Duration::from_secs(3);
 
@@ -141,9 +144,9 @@ fn without_a_keychain_a_pairing_is_kept_in_a_private_file_and_used() {
 fn a_wrong_configuration_stops_the_start() {
     let home = Home::new();
     let file = home.path("tandem.toml");
-    fs::write(&file, "version = 1\n[socks]\nlistne = \"127.0.0.1:0\"\n").unwrap();
+    fs::write(&file, "version = 1\n[proxy]\nlistne = \"127.0.0.1:0\"\n").unwrap();
     let text = home.fails(&["run", "--config", file.to_str().unwrap(), "--link", &link()]);
-    let expected = format!("{}:3: listne is not a key in [socks]; the nearest is listen", file.display());
+    let expected = format!("{}:3: listne is not a key in [proxy]; the nearest is listen", file.display());
     assert!(text.contains(&expected), "{text}");
 }
 
@@ -197,7 +200,7 @@ fn the_proxys_password_is_in_no_output_at_the_highest_level() {
     let home = Home::new();
     let file = home.path("tandem.toml");
     let password = "correct-horse-battery";
-    let config = format!("version = 1\ninterfaces = [\"lo\"]\n[socks]\nuser = \"ann\"\npassword = \"{password}\"\n");
+    let config = format!("version = 1\ninterfaces = [\"lo\"]\n[proxy]\nuser = \"ann\"\npassword = \"{password}\"\n");
     fs::write(&file, config).unwrap();
     let mut command = home.tandem(&["--log", "trace", "run", "--listen", "127.0.0.1:0"]);
     command
@@ -216,11 +219,22 @@ fn the_proxys_password_is_in_no_output_at_the_highest_level() {
         tcp.read_exact(&mut replies).unwrap();
         assert_eq!(replies, [5, 2, 1, verdict]);
     }
+    // The same over HTTP: base64 of ann and the password, right and wrong.
+    for (code, status) in [(HTTP_LOGIN, b"HTTP/1.1 501"), (HTTP_WRONG_LOGIN, b"HTTP/1.1 407")] {
+        let mut tcp = TcpStream::connect(&proxy).unwrap();
+        let request = format!("GET https://example.org/ HTTP/1.1\r\nProxy-Authorization: Basic {code}\r\n\r\n");
+        tcp.write_all(request.as_bytes()).unwrap();
+        let mut replies = [0; 12];
+        tcp.read_exact(&mut replies).unwrap();
+        assert_eq!(&replies, status);
+    }
     assert!(home.output(&["stop"]).status.success());
     child.wait().unwrap();
     let log = fs::read_to_string(home.path("log")).unwrap();
     assert!(log.contains("SOCKS client turned away"), "{log}");
+    assert!(log.contains("HTTP request answered by the proxy itself"), "{log}");
     assert!(!log.contains("correct-horse") && !log.contains("99, 111, 114, 114, 101, 99, 116"), "{log}");
+    assert!(!log.contains(HTTP_LOGIN) && !log.contains(&HTTP_WRONG_LOGIN[..20]), "{log}");
 }
 
 /// SEC-5

@@ -29,6 +29,6 @@ mod ways;
 
 pub use engine::{Engine, EngineConfig, EngineError, EngineHandle};
 
-/// Where the SOCKS5 proxy listens unless told otherwise.
+/// Where the proxy listens unless told otherwise.
 pub const DEFAULT_LISTEN: std::net::SocketAddr =
     std::net::SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 1080);

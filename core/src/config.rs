@@ -9,7 +9,7 @@
 //! captive_check = true        # default; false: look for no login pages
 //! link_file = "pairing-link"  # relative to this file
 //!
-//! [socks]
+//! [proxy]
 //! listen = "127.0.0.1:1080"
 //! user = "ann"                # user and password go together
 //! password = "..."
@@ -53,7 +53,7 @@ pub struct Config {
     pub captive_check: Option<bool>,
     /// The file with the pairing link.
     pub link_file: Option<PathBuf>,
-    /// Where the SOCKS5 proxy listens.
+    /// Where the proxy listens.
     pub listen: Option<SocketAddr>,
     /// What its clients must give.
     pub credentials: Option<Credentials>,
@@ -105,7 +105,7 @@ impl Config {
         if top.integer("version", "1")? != Some(VERSION) {
             return Err(top.wrong("version", "must be 1, the version this program reads"));
         }
-        let socks = document.table("socks")?;
+        let proxy = document.table("proxy")?;
         let forwards = document.tables("forward")?;
         Ok(Self {
             mode: read_mode(&top)?,
@@ -114,8 +114,8 @@ impl Config {
             captive_check: top.truth("captive_check")?,
             // Joining an absolute path gives that path.
             link_file: top.string("link_file")?.map(|file| path.parent().unwrap_or(Path::new("")).join(file)),
-            listen: socks.as_ref().map(|socks| socks.address("listen")).transpose()?.flatten(),
-            credentials: socks.as_ref().map(read_credentials).transpose()?.flatten(),
+            listen: proxy.as_ref().map(|proxy| proxy.address("listen")).transpose()?.flatten(),
+            credentials: proxy.as_ref().map(read_credentials).transpose()?.flatten(),
             forwards: forwards.iter().map(read_forward).collect::<Result<_, _>>()?,
         })
     }
@@ -132,18 +132,21 @@ fn read_mode(top: &Table<'_>) -> Result<Option<Mode>, ConfigError> {
     }
 }
 
-fn read_credentials(socks: &Table<'_>) -> Result<Option<Credentials>, ConfigError> {
-    let part = |key| match socks.string(key)? {
-        Some(text) if !(1..=255).contains(&text.len()) => Err(socks.wrong(key, "must have 1 to 255 bytes")),
+fn read_credentials(proxy: &Table<'_>) -> Result<Option<Credentials>, ConfigError> {
+    let part = |key| match proxy.string(key)? {
+        Some(text) if !(1..=255).contains(&text.len()) => Err(proxy.wrong(key, "must have 1 to 255 bytes")),
         text => Ok(text),
     };
     match (part("user")?, part("password")?) {
         (None, None) => Ok(None),
+        (Some(user), Some(_)) if user.contains(':') => {
+            Err(proxy.wrong("user", "must have no colon, which HTTP forbids"))
+        }
         (Some(user), Some(password)) => {
             Ok(Some(Credentials { user: user.to_owned(), password: Secret::new(password.to_owned()) }))
         }
-        (Some(_), None) => Err(socks.wrong("user", "needs a password beside it")),
-        (None, Some(_)) => Err(socks.wrong("password", "needs a user beside it")),
+        (Some(_), None) => Err(proxy.wrong("user", "needs a password beside it")),
+        (None, Some(_)) => Err(proxy.wrong("password", "needs a user beside it")),
     }
 }
 

@@ -1,49 +1,56 @@
-//! The doors through which applications reach the engine: a SOCKS5 proxy and static forwards.
+//! The doors through which applications reach the engine: a proxy for SOCKS5 and HTTP, and static forwards.
 //!
 //! An [`Inbound`] owns one listener and a task per connection. What a connection wants is found out by its service; the
-//! flow comes from a [`Dial`] and the bytes are moved by the pump. Clients that dawdle in their handshake cost a
-//! descriptor for [`HANDSHAKE_LIMIT`] at most, and when descriptors run out the oldest of them go first.
+//! flow comes from a [`Dial`] and the bytes are moved by the pump, or request by request by the HTTP proxy. Clients that
+//! dawdle in their handshake cost a descriptor for [`HANDSHAKE_LIMIT`] at most, and when descriptors run out those that
+//! wait for nothing go first ([`waiting`]).
 //!
-//! When it is stopped, an inbound takes no more connections, drops unfinished handshakes, waits for finishing flows and
-//! cuts the rest.
+//! When it is stopped, an inbound takes no more connections, drops unfinished handshakes and idle connections, waits for
+//! finishing flows and cuts the rest.
 
+mod credentials;
 mod forward;
+mod http;
+mod proxy;
 mod socks5;
+mod waiting;
 
+pub use credentials::Credentials;
 pub use forward::{Forward, ForwardError};
-pub use socks5::Credentials;
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tandem_proto::wire::flow::{OpenError, Target};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use self::waiting::Waiting;
 use crate::dial::{Dial, DialError, Flow};
 use crate::pump::{FlowGauge, TcpLike};
 
-/// How long a client may take to say what it wants, in all.
+/// How long a client may take to say what it wants, in all: its handshake, or the head of a request.
 pub const HANDSHAKE_LIMIT: Duration = Duration::from_secs(30);
 /// How long opening a flow may take before the client is told that the target does not answer. The relay gives up by
 /// itself within this time; the bound here covers a relay that does not answer either.
 const OPEN_LIMIT: Duration = Duration::from_secs(10);
 /// How long a stopping inbound waits for flows that are finishing.
 const DRAIN_LIMIT: Duration = Duration::from_secs(5);
-/// The pause after a failed accept when no dawdling client can be sent away.
+/// The pause after a failed accept when no client can be sent away.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long a client that was turned away may go on sending before its connection is closed regardless.
+const FAREWELL_LIMIT: Duration = Duration::from_secs(1);
 
 /// What an inbound does for those who connect to it.
 #[derive(Debug, Clone)]
 pub enum Service {
-    /// SOCKS5, CONNECT only; with credentials, clients must give them.
-    Socks5(Option<Credentials>),
+    /// SOCKS5 (CONNECT only) and HTTP; with credentials, clients must give them.
+    Proxy(Option<Credentials>),
     /// Everything goes to one target.
     Forward(Target),
 }
@@ -64,7 +71,7 @@ impl Inbound {
     pub async fn bind(listen: SocketAddr, service: Service) -> io::Result<Self> {
         let listener = TcpListener::bind(listen).await?;
         let local = listener.local_addr()?;
-        if !local.ip().is_loopback() && !matches!(service, Service::Socks5(Some(_))) {
+        if !local.ip().is_loopback() && !matches!(service, Service::Proxy(Some(_))) {
             tracing::warn!(%local, "anyone who can reach this address can use the proxy: it is not loopback and asks for no password");
         }
         Ok(Self { listener, local, service })
@@ -77,22 +84,16 @@ impl Inbound {
 
     /// Serves until `stop` is cancelled and the flows have drained.
     pub async fn serve(self, dial: Arc<dyn Dial>, flows: Arc<FlowGauge>, stop: CancellationToken) {
-        let shared =
-            Arc::new(Shared { service: self.service, dial, flows, stop, handshakes: Mutex::new(BTreeMap::new()) });
+        let shared = Arc::new(Shared { service: self.service, dial, flows, stop, waiting: Waiting::default() });
         let mut connections = JoinSet::new();
-        let mut number = 0u64;
         loop {
             tokio::select! {
                 () = shared.stop.cancelled() => break,
                 Some(_) = connections.join_next(), if !connections.is_empty() => {}
                 accepted = self.listener.accept() => match accepted {
-                    Ok((tcp, _)) => {
-                        number += 1;
-                        // The entry is there before the task can run and remove it.
-                        let mut handshakes = shared.handshakes.lock();
-                        let task = connections.spawn(serve_connection(tcp, number, Arc::clone(&shared)));
-                        handshakes.insert(number, task);
-                    }
+                    Ok((tcp, _)) => shared.waiting.enter(|number| {
+                        connections.spawn(serve_connection(tcp, number, Arc::clone(&shared)))
+                    }),
                     Err(error) => shared.accept_failed(&error).await,
                 },
             }
@@ -112,21 +113,18 @@ struct Shared {
     dial: Arc<dyn Dial>,
     flows: Arc<FlowGauge>,
     stop: CancellationToken,
-    /// The tasks of connections that have not said what they want, by age.
-    handshakes: Mutex<BTreeMap<u64, AbortHandle>>,
+    waiting: Waiting,
 }
 
 impl Shared {
     /// Makes room when descriptors have run out; any other failure concerns the one connection that it lost.
     async fn accept_failed(&self, error: &io::Error) {
-        let oldest = self.handshakes.lock().pop_first();
-        tracing::warn!(%error, sent_away = oldest.is_some(), "accepting a local connection failed");
-        match oldest {
-            Some((_, task)) => {
-                task.abort();
-                tokio::task::yield_now().await;
-            }
-            None => sleep(ACCEPT_PAUSE).await,
+        let sent_away = self.waiting.send_one_away();
+        tracing::warn!(%error, sent_away, "accepting a local connection failed");
+        if sent_away {
+            tokio::task::yield_now().await;
+        } else {
+            sleep(ACCEPT_PAUSE).await;
         }
     }
 
@@ -151,14 +149,23 @@ impl Shared {
 async fn serve_connection(tcp: TcpStream, number: u64, shared: Arc<Shared>) {
     // Small writes of an application should not wait for acknowledgements; a failure costs latency only.
     let _ = tcp.set_nodelay(true);
+    let mut place = shared.waiting.place(number);
     match &shared.service {
-        Service::Socks5(credentials) => socks5::serve(tcp, number, credentials.as_ref(), &shared).await,
+        Service::Proxy(credentials) => proxy::serve(tcp, place, credentials.as_ref(), &shared).await,
         Service::Forward(target) => {
-            shared.handshakes.lock().remove(&number);
+            place.leave();
             forward::serve(tcp, target, &shared).await;
         }
     }
-    shared.handshakes.lock().remove(&number);
+}
+
+/// Closes so that the last words arrive: bytes left unread would make the kernel reset the connection and drop them.
+async fn farewell(mut tcp: TcpStream) {
+    if tcp.shutdown().await.is_ok() {
+        let mut rest = [0; 1024];
+        let read_out = async { while tcp.read(&mut rest).await.is_ok_and(|length| length > 0) {} };
+        let _ = timeout(FAREWELL_LIMIT, read_out).await;
+    }
 }
 
 #[cfg(test)]

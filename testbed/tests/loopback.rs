@@ -1,4 +1,4 @@
-//! The whole product over real sockets: an application, SOCKS5, the engine, two emulated networks, a relay and a server.
+//! The whole product over real sockets: an application, SOCKS5 or HTTP, the engine, two emulated networks, a relay and a server.
 //!
 //! The networks are `tandem_netem` forwarders on loopback, the server an ordinary TCP listener. What is asserted is what
 //! arrives, never how fast.
@@ -151,7 +151,7 @@ async fn both_paths_up(engine: &Engine) {
 async fn flows_of_all_sizes_come_back_whole_in_both_modes() {
     for mode in [Mode::Single, Mode::Bicast(Sides::Both)] {
         let product = start(mode).await;
-        let (proxy, server) = (product.engine.socks_address().unwrap(), mirror().await);
+        let (proxy, server) = (product.engine.proxy_address().unwrap(), mirror().await);
         let mut flows = JoinSet::new();
         for length in [0, 1, 1_000, 70_000, 1_500_000] {
             flows.spawn(exchange(proxy, server, length));
@@ -167,7 +167,7 @@ async fn flows_of_all_sizes_come_back_whole_in_both_modes() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_network_that_dies_in_mid_flow_costs_nothing() {
     let product = start(Mode::Bicast(Sides::Both)).await;
-    let (proxy, server) = (product.engine.socks_address().unwrap(), mirror().await);
+    let (proxy, server) = (product.engine.proxy_address().unwrap(), mirror().await);
     both_paths_up(&product.engine).await;
     let flow = tokio::spawn(exchange(proxy, server, 3_000_000));
     sleep(Duration::from_millis(200)).await;
@@ -181,18 +181,132 @@ async fn a_network_that_dies_in_mid_flow_costs_nothing() {
 #[tokio::test]
 async fn a_target_that_refuses_or_is_forbidden_gets_its_reply_code() {
     let product = start(Mode::Single).await;
-    let proxy = product.engine.socks_address().unwrap();
+    let proxy = product.engine.proxy_address().unwrap();
     let nobody = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap().local_addr().unwrap();
     assert_eq!(connect(proxy, "localhost", nobody.port()).await.0, 5);
     assert_eq!(connect(proxy, "10.0.0.1", 80).await.0, 2);
     assert_eq!(connect(proxy, "no-such-name.invalid", 80).await.0, 4);
 }
 
+/// Reads a head of HTTP and not a byte more.
+async fn head(tcp: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(timeout(PATIENCE, tcp.read_u8()).await.unwrap().unwrap());
+    }
+    String::from_utf8(head).unwrap()
+}
+
+async fn body(tcp: &mut TcpStream, head: &str) -> Vec<u8> {
+    let length = head.split("Content-Length: ").nth(1).and_then(|rest| rest.lines().next()).unwrap().parse().unwrap();
+    let mut body = vec![0; length];
+    timeout(PATIENCE, tcp.read_exact(&mut body)).await.unwrap().unwrap();
+    body
+}
+
+async fn connect_by_http(proxy: SocketAddr, target: &str) -> (String, TcpStream) {
+    let mut tcp = TcpStream::connect(proxy).await.unwrap();
+    tcp.write_all(format!("CONNECT {target} HTTP/1.1\r\n\r\n").as_bytes()).await.unwrap();
+    (head(&mut tcp).await, tcp)
+}
+
+/// A server of HTTP that answers every request with its body.
+async fn echoing_website() -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut tcp, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                // A connection that ends between requests ends this task.
+                while tcp.readable().await.is_ok() && !matches!(tcp.peek(&mut [0]).await, Ok(0) | Err(_)) {
+                    let asked = head(&mut tcp).await;
+                    let got = body(&mut tcp, &asked).await;
+                    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", got.len());
+                    tcp.write_all(&[answer.as_bytes(), &got].concat()).await.unwrap();
+                }
+            });
+        }
+    });
+    address
+}
+
+/// HTTP-1, TCP-1
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_by_url_and_tunnels_come_back_whole_through_the_relay() {
+    let product = start(Mode::Bicast(Sides::Both)).await;
+    let proxy = product.engine.proxy_address().unwrap();
+    let (one, other, server) = (echoing_website().await, echoing_website().await, mirror().await);
+    let mut app = TcpStream::connect(proxy).await.unwrap();
+    for (website, length) in [(one, 0), (one, 70_000), (other, 10), (one, 1_500_000)] {
+        let sent = pattern(length);
+        let request = format!("GET http://localhost:{}/ HTTP/1.1\r\nContent-Length: {length}\r\n\r\n", website.port());
+        let (reader, mut writer) = app.into_split();
+        let request = [request.as_bytes(), &sent].concat();
+        let writing = tokio::spawn(async move {
+            writer.write_all(&request).await.unwrap();
+            writer
+        });
+        reader.readable().await.unwrap();
+        app = reader.reunite(timeout(PATIENCE, writing).await.unwrap().unwrap()).unwrap();
+        let answer = head(&mut app).await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        assert!(body(&mut app, &answer).await == sent, "{length} bytes");
+    }
+
+    let (answer, mut tunnel) = connect_by_http(proxy, &format!("localhost:{}", server.port())).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    tunnel.write_all(&pattern(100_000)).await.unwrap();
+    tunnel.shutdown().await.unwrap();
+    let mut got = Vec::new();
+    timeout(PATIENCE, tunnel.read_to_end(&mut got)).await.unwrap().unwrap();
+    assert!(got == pattern(100_000), "{} bytes came back", got.len());
+}
+
+/// SOCKS-6, for HTTP, through engine and relay.
+#[tokio::test]
+async fn failures_come_back_as_their_status_through_the_relay() {
+    let product = start(Mode::Single).await;
+    let proxy = product.engine.proxy_address().unwrap();
+    let nobody = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap().local_addr().unwrap();
+    for (target, status, error) in [
+        (format!("localhost:{}", nobody.port()), 502, "connection_refused"),
+        ("10.0.0.1:80".to_owned(), 403, "destination_ip_prohibited"),
+        ("no-such-name.invalid:80".to_owned(), 502, "dns_error"),
+    ] {
+        let (answer, _) = connect_by_http(proxy, &target).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+        assert!(answer.contains(&format!("Proxy-Status: Tandem; error={error}\r\n")), "{answer}");
+    }
+}
+
+/// TCP-2, through engine and relay.
+#[tokio::test]
+async fn a_reset_of_the_origin_resets_the_client_through_the_relay() {
+    let product = start(Mode::Single).await;
+    let proxy = product.engine.proxy_address().unwrap();
+    let origin = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let port = origin.local_addr().unwrap().port();
+    let (_, tunnel) = connect_by_http(proxy, &format!("localhost:{port}")).await;
+    let (in_tunnel, _) = timeout(PATIENCE, origin.accept()).await.unwrap().unwrap();
+    let mut by_url = TcpStream::connect(proxy).await.unwrap();
+    by_url.write_all(format!("GET http://localhost:{port}/ HTTP/1.1\r\n\r\n").as_bytes()).await.unwrap();
+    let (mut asked, _) = timeout(PATIENCE, origin.accept()).await.unwrap().unwrap();
+    head(&mut asked).await;
+    asked.write_all(b"HTTP/1.1 200 OK\r\n\r\nhalf of it").await.unwrap();
+    head(&mut by_url).await;
+    for (mut app, server) in [(tunnel, in_tunnel), (by_url, asked)] {
+        socket2::SockRef::from(&server).set_linger(Some(Duration::ZERO)).unwrap();
+        drop(server);
+        let error = timeout(PATIENCE, app.read_to_end(&mut Vec::new())).await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    }
+}
+
 /// TCP-3: a stop of the client, then of the relay, drains what is finishing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stopping_the_client_and_then_the_relay_drains_finishing_flows() {
     let product = start(Mode::Bicast(Sides::Both)).await;
-    let proxy = product.engine.socks_address().unwrap();
+    let proxy = product.engine.proxy_address().unwrap();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let (_, mut app) = connect(proxy, "localhost", listener.local_addr().unwrap().port()).await;
     let (mut server, _) = timeout(PATIENCE, listener.accept()).await.unwrap().unwrap();

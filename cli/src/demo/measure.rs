@@ -52,7 +52,7 @@ pub(super) async fn measure(bed: &Bed, plan: &Plan, tell: impl Fn(Duration, f64)
         ..EngineConfig::new(bed.link())
     };
     let engine = Engine::start(config, Arc::new(networks.platform())).await?;
-    let proxy = engine.socks_address().context("the engine has no proxy")?;
+    let proxy = engine.proxy_address().context("the engine has no proxy")?;
     let handle = engine.handle();
     connected(&handle).await?;
     let download = Download::connect(proxy, bed.origin()).await?;

@@ -33,7 +33,7 @@ const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(250);
 pub struct EngineConfig {
     /// The relay and the right to use it.
     pub link: PairingLink,
-    /// Where the SOCKS5 proxy listens; `None` for no proxy.
+    /// Where the proxy listens; `None` for no proxy.
     pub listen: Option<SocketAddr>,
     /// What the proxy's clients must give.
     pub credentials: Option<Credentials>,
@@ -86,7 +86,7 @@ pub enum EngineError {
 /// A running client. Dropping it ends everything at once; [`Engine::stop`] ends it well.
 pub struct Engine {
     handle: EngineHandle,
-    socks: Option<SocketAddr>,
+    proxy: Option<SocketAddr>,
     inbounds: JoinSet<()>,
     session: JoinHandle<()>,
     diagnosis: Option<JoinHandle<()>>,
@@ -119,10 +119,10 @@ impl Engine {
     /// [`EngineError`] if a listener cannot be opened; nothing runs then.
     pub async fn start(config: EngineConfig, platform: Arc<dyn Platform>) -> Result<Self, EngineError> {
         let mut listeners = Vec::new();
-        let mut socks = None;
+        let mut proxy = None;
         if let Some(address) = config.listen {
-            let inbound = bind(address, Service::Socks5(config.credentials.clone())).await?;
-            socks = Some(inbound.local_address());
+            let inbound = bind(address, Service::Proxy(config.credentials.clone())).await?;
+            proxy = Some(inbound.local_address());
             listeners.push(inbound);
         }
         for forward in &config.forwards {
@@ -160,12 +160,12 @@ impl Engine {
         }
         let handle = EngineHandle { shared };
         let publisher = tokio::spawn(publish(handle.clone()));
-        Ok(Self { handle, socks, inbounds, session, diagnosis, stop_inbounds, stop_session, publisher })
+        Ok(Self { handle, proxy, inbounds, session, diagnosis, stop_inbounds, stop_session, publisher })
     }
 
-    /// Where the SOCKS5 proxy listens.
-    pub fn socks_address(&self) -> Option<SocketAddr> {
-        self.socks
+    /// Where the proxy listens, for SOCKS5 and HTTP alike.
+    pub fn proxy_address(&self) -> Option<SocketAddr> {
+        self.proxy
     }
 
     /// Something to ask and steer the engine with.

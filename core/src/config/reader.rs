@@ -12,8 +12,8 @@ use super::ConfigError;
 
 /// Every table and its keys. The first is the top of the file.
 const SCHEMA: [(&str, &[&str]); 3] = [
-    ("", &["version", "mode", "bicast", "congestion", "interfaces", "captive_check", "link_file", "socks", "forward"]),
-    ("socks", &["listen", "user", "password"]),
+    ("", &["version", "mode", "bicast", "congestion", "interfaces", "captive_check", "link_file", "proxy", "forward"]),
+    ("proxy", &["listen", "user", "password"]),
     ("forward", &["listen", "target"]),
 ];
 

@@ -23,7 +23,7 @@ fn a_full_file_becomes_checked_values() {
         interfaces = ["wlan0", "wwan0"]
         captive_check = false
         link_file = "link"
-        [socks]
+        [proxy]
         listen = "[::1]:1081"
         user = "ann"
         password = "secret"
@@ -59,22 +59,22 @@ fn a_file_may_say_nothing_but_its_version() {
 fn an_unknown_key_is_refused_with_file_line_key_and_the_nearest() {
     let text = error("version = 1\n\ncongestoin = \"cubic\"\n");
     assert_eq!(text, "/etc/tandem.toml:3: congestoin is not a key at the top of the file; the nearest is congestion");
-    let text = error("version = 1\n[socks]\nlistne = \"127.0.0.1:1080\"\n");
-    assert_eq!(text, "/etc/tandem.toml:3: listne is not a key in [socks]; the nearest is listen");
+    let text = error("version = 1\n[proxy]\nlistne = \"127.0.0.1:1080\"\n");
+    assert_eq!(text, "/etc/tandem.toml:3: listne is not a key in [proxy]; the nearest is listen");
     let text = error("version = 1\n[[forward]]\nlisten = \"127.0.0.1:1\"\ntarget = \"a:1\"\n[[forward]]\ntagret = 1");
     assert_eq!(text, "/etc/tandem.toml:6: tagret is not a key in [[forward]]; the nearest is target");
-    let text = error("version = 1\n[sock]\nlisten = \"127.0.0.1:1080\"\n");
-    assert_eq!(text, "/etc/tandem.toml:2: sock is not a key at the top of the file; the nearest is socks");
+    let text = error("version = 1\n[prox]\nlisten = \"127.0.0.1:1080\"\n");
+    assert_eq!(text, "/etc/tandem.toml:2: prox is not a key at the top of the file; the nearest is proxy");
 }
 
 /// CONF-1
 #[test]
 fn a_misplaced_key_is_refused_with_the_place_where_it_belongs() {
     let text = error("version = 1\nlisten = \"127.0.0.1:1080\"\n");
-    let expected = "listen does not belong at the top of the file; it belongs in [socks] or in [[forward]]";
+    let expected = "listen does not belong at the top of the file; it belongs in [proxy] or in [[forward]]";
     assert_eq!(text, format!("/etc/tandem.toml:2: {expected}"));
-    let text = error("version = 1\n[socks]\nuser = \"a\"\nmode = \"single\"\n");
-    assert_eq!(text, "/etc/tandem.toml:4: mode does not belong in [socks]; it belongs at the top of the file");
+    let text = error("version = 1\n[proxy]\nuser = \"a\"\nmode = \"single\"\n");
+    assert_eq!(text, "/etc/tandem.toml:4: mode does not belong in [proxy]; it belongs at the top of the file");
 }
 
 /// CONF-1
@@ -90,10 +90,11 @@ fn a_wrong_value_is_refused_with_its_line_and_what_is_allowed() {
         ("version = 1\ncongestion = \"bbr\"", ":2: congestion is wrong: congestion controller \"bbr\" is unknown"),
         ("version = 1\ncaptive_check = 1", ":2: captive_check is of type integer; it must be true or false"),
         ("version = 1\ninterfaces = \"wlan0\"", ":2: interfaces is of type string; it must be a list of strings"),
-        ("version = 1\nsocks = 3", ":2: socks must be a table, written [socks]"),
+        ("version = 1\nproxy = 3", ":2: proxy must be a table, written [proxy]"),
         ("version = 1\n[forward]\nlisten = \"127.0.0.1:1\"", ":2: forward must be a list of tables"),
-        ("version = 1\n[socks]\nlisten = \"1080\"", ":3: listen is \"1080\"; it must be an address and a port"),
-        ("version = 1\n[socks]\nuser = \"ann\"", ":3: user needs a password"),
+        ("version = 1\n[proxy]\nlisten = \"1080\"", ":3: listen is \"1080\"; it must be an address and a port"),
+        ("version = 1\n[proxy]\nuser = \"ann\"", ":3: user needs a password"),
+        ("version = 1\n[proxy]\nuser = \"a:b\"\npassword = \"c\"", ":3: user must have no colon"),
         ("version = 1\n[[forward]]\nlisten = \"127.0.0.1:1\"", ":2: target is missing"),
         ("version = 1\nmode = \n", ":2: "),
     ] {
@@ -105,9 +106,9 @@ fn a_wrong_value_is_refused_with_its_line_and_what_is_allowed() {
 /// SEC-5
 #[test]
 fn a_password_is_not_shown() {
-    let text = "version = 1\n[socks]\nuser = \"ann\"\npassword = \"hunter2\"\n";
+    let text = "version = 1\n[proxy]\nuser = \"ann\"\npassword = \"hunter2\"\n";
     assert!(!format!("{:?}", parse(text).unwrap()).contains("hunter2"));
-    let too_long = format!("version = 1\n[socks]\nuser = \"ann\"\npassword = \"{}\"\n", "hunter2".repeat(99));
+    let too_long = format!("version = 1\n[proxy]\nuser = \"ann\"\npassword = \"{}\"\n", "hunter2".repeat(99));
     assert!(!error(&too_long).contains("hunter2"));
 }
 
@@ -121,7 +122,7 @@ fn line() -> impl Strategy<Value = String> {
         Just("interfaces"),
         Just("captive_check"),
         Just("link_file"),
-        Just("socks"),
+        Just("proxy"),
         Just("forward"),
         Just("listen"),
         Just("user"),
@@ -143,7 +144,7 @@ fn line() -> impl Strategy<Value = String> {
     ];
     prop_oneof![
         6 => (key, value).prop_map(|(key, value)| format!("{key} = {value}")),
-        1 => Just("[socks]".to_owned()),
+        1 => Just("[proxy]".to_owned()),
         1 => Just("[[forward]]".to_owned()),
         1 => "\\PC{0,40}",
     ]

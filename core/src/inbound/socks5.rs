@@ -2,29 +2,30 @@
 
 mod codec;
 
-pub use codec::Credentials;
-
 use std::io;
-use std::time::Duration;
 
+use tandem_proto::wire::flow::Target;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use self::codec::{Event, Handshake, Refusal, Reply};
-use super::{HANDSHAKE_LIMIT, Shared};
+use super::waiting::Place;
+use super::{Credentials, Shared, farewell};
 use crate::pump::pump_counted;
-use tandem_proto::wire::flow::Target;
 
-/// How long a client that was turned away may go on sending before its connection is closed regardless.
-const FAREWELL_LIMIT: Duration = Duration::from_secs(1);
-
-pub(super) async fn serve(mut tcp: TcpStream, number: u64, credentials: Option<&Credentials>, shared: &Shared) {
+pub(super) async fn serve(
+    mut tcp: TcpStream,
+    mut place: Place<'_>,
+    credentials: Option<&Credentials>,
+    shared: &Shared,
+    deadline: Instant,
+) {
     let negotiated = tokio::select! {
         () = shared.stop.cancelled() => return,
-        negotiated = timeout(HANDSHAKE_LIMIT, negotiate(&mut tcp, credentials)) => negotiated,
+        negotiated = timeout_at(deadline, negotiate(&mut tcp, credentials)) => negotiated,
     };
-    shared.handshakes.lock().remove(&number);
+    place.leave();
     let target = match negotiated {
         Ok(Ok(Some(target))) => target,
         Ok(Ok(None)) => return farewell(tcp).await,
@@ -72,14 +73,5 @@ async fn negotiate(
                 return Ok(None);
             }
         }
-    }
-}
-
-/// Closes so that the last words arrive: bytes left unread would make the kernel reset the connection and drop them.
-async fn farewell(mut tcp: TcpStream) {
-    if tcp.shutdown().await.is_ok() {
-        let mut rest = [0; 1024];
-        let read_out = async { while tcp.read(&mut rest).await.is_ok_and(|length| length > 0) {} };
-        let _ = timeout(FAREWELL_LIMIT, read_out).await;
     }
 }

@@ -14,14 +14,14 @@ use crate::dial::loopback::Loopback;
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
-struct Running {
-    local: SocketAddr,
-    flows: Arc<FlowGauge>,
-    stop: CancellationToken,
-    task: JoinHandle<()>,
+pub(super) struct Running {
+    pub(super) local: SocketAddr,
+    pub(super) flows: Arc<FlowGauge>,
+    pub(super) stop: CancellationToken,
+    pub(super) task: JoinHandle<()>,
 }
 
-async fn start(service: Service, dial: impl Dial) -> Running {
+pub(super) async fn start(service: Service, dial: impl Dial) -> Running {
     let inbound = Inbound::bind((Ipv4Addr::LOCALHOST, 0).into(), service).await.unwrap();
     let local = inbound.local_address();
     let (flows, stop) = (Arc::new(FlowGauge::default()), CancellationToken::new());
@@ -30,7 +30,7 @@ async fn start(service: Service, dial: impl Dial) -> Running {
 }
 
 /// An origin that answers every connection with what it was sent, upper case, after the client has finished.
-async fn shouting_origin() -> SocketAddr {
+pub(super) async fn shouting_origin() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
@@ -50,7 +50,7 @@ fn request(host: &[u8], port: u16) -> Vec<u8> {
     [&[5, 1, 0, 3, host.len() as u8], host, &port.to_be_bytes()[..]].concat()
 }
 
-async fn within<T>(future: impl Future<Output = T>) -> T {
+pub(super) async fn within<T>(future: impl Future<Output = T>) -> T {
     timeout(DEADLINE, future).await.expect("the condition holds within the deadline")
 }
 
@@ -73,12 +73,12 @@ async fn shout(mut tcp: TcpStream, words: &[u8]) -> Vec<u8> {
     got
 }
 
-fn origin_name() -> Loopback {
+pub(super) fn origin_name() -> Loopback {
     Loopback { names: vec![("origin.test".to_owned(), Ipv4Addr::LOCALHOST.into())] }
 }
 
 /// A dial that always fails in one way.
-struct Failing(DialError);
+pub(super) struct Failing(pub(super) DialError);
 
 impl Dial for Failing {
     fn open_tcp(&self, _: Target) -> Pin<Box<dyn Future<Output = Result<Flow, DialError>> + Send + '_>> {
@@ -87,7 +87,7 @@ impl Dial for Failing {
 }
 
 /// A dial that never answers.
-struct Silent;
+pub(super) struct Silent;
 
 impl Dial for Silent {
     fn open_tcp(&self, _: Target) -> Pin<Box<dyn Future<Output = Result<Flow, DialError>> + Send + '_>> {
@@ -99,7 +99,7 @@ impl Dial for Silent {
 #[tokio::test]
 async fn a_client_that_sends_byte_by_byte_is_served_like_any_other() {
     let origin = shouting_origin().await;
-    let proxy = start(Service::Socks5(None), origin_name()).await;
+    let proxy = start(Service::Proxy(None), origin_name()).await;
     let mut tcp = TcpStream::connect(proxy.local).await.unwrap();
     tcp.set_nodelay(true).unwrap();
     for byte in [&[5, 2, 0, 2][..], &request(b"origin.test", origin.port())].concat() {
@@ -116,7 +116,7 @@ async fn a_client_that_sends_byte_by_byte_is_served_like_any_other() {
 #[tokio::test]
 async fn data_sent_along_with_the_request_reaches_the_origin() {
     let origin = shouting_origin().await;
-    let proxy = start(Service::Socks5(None), origin_name()).await;
+    let proxy = start(Service::Proxy(None), origin_name()).await;
     let mut tcp = TcpStream::connect(proxy.local).await.unwrap();
     let all = [&[5, 1, 0][..], &request(b"origin.test", origin.port()), b"early "].concat();
     tcp.write_all(&all).await.unwrap();
@@ -135,7 +135,7 @@ async fn an_unacceptable_method_gets_ff_and_a_close() {
         (Some(credentials.clone()), b"\x05\x01\x00", b"\x05\xff"),
         (Some(credentials), b"\x05\x02\x00\x02\x01\x03ann\x05wrong", b"\x05\x02\x01\x01"),
     ] {
-        let proxy = start(Service::Socks5(credentials), Silent).await;
+        let proxy = start(Service::Proxy(credentials), Silent).await;
         let mut tcp = TcpStream::connect(proxy.local).await.unwrap();
         tcp.write_all(greeting).await.unwrap();
         let mut got = Vec::new();
@@ -155,7 +155,7 @@ async fn a_failure_reaches_the_client_as_its_reply_and_a_clean_close() {
         (DialError::Open(OpenError::Limit), 1),
         (DialError::NotConnected, 1),
     ] {
-        let proxy = start(Service::Socks5(None), Failing(error)).await;
+        let proxy = start(Service::Proxy(None), Failing(error)).await;
         let (reply, mut tcp) = connect(proxy.local, b"origin.test", 80).await;
         assert_eq!(reply, code);
         // Data sent too early must not turn the close into a reset that eats the reply.
@@ -168,7 +168,7 @@ async fn a_failure_reaches_the_client_as_its_reply_and_a_clean_close() {
 /// SOCKS-6
 #[tokio::test(start_paused = true)]
 async fn a_target_that_never_answers_gives_a_reply_within_ten_seconds() {
-    let proxy = start(Service::Socks5(None), Silent).await;
+    let proxy = start(Service::Proxy(None), Silent).await;
     let start = Instant::now();
     let mut tcp = TcpStream::connect(proxy.local).await.unwrap();
     tcp.write_all(&[&[5, 1, 0][..], &request(b"origin.test", 80)].concat()).await.unwrap();
@@ -181,7 +181,7 @@ async fn a_target_that_never_answers_gives_a_reply_within_ten_seconds() {
 /// SEC-3
 #[tokio::test(start_paused = true)]
 async fn a_client_that_trickles_its_handshake_is_closed_after_thirty_seconds_in_all() {
-    let proxy = start(Service::Socks5(None), Silent).await;
+    let proxy = start(Service::Proxy(None), Silent).await;
     let start = Instant::now();
     let mut tcp = TcpStream::connect(proxy.local).await.unwrap();
     let trickle = async {
@@ -207,7 +207,7 @@ async fn eight_hundred_silent_clients_do_not_keep_a_good_one_out() {
     let limit = rlimit::increase_nofile_limit(needed).unwrap();
     assert!(limit >= needed, "this test needs {needed} descriptors and may have {limit}");
     let origin = shouting_origin().await;
-    let proxy = start(Service::Socks5(None), origin_name()).await;
+    let proxy = start(Service::Proxy(None), origin_name()).await;
     let mut silent = Vec::new();
     for _ in 0..800 {
         silent.push(TcpStream::connect(proxy.local).await.unwrap());
@@ -219,17 +219,37 @@ async fn eight_hundred_silent_clients_do_not_keep_a_good_one_out() {
 
 #[tokio::test]
 async fn when_accepting_fails_the_oldest_dawdler_makes_room() {
+    let waiting = Waiting::default();
     let dawdler = tokio::spawn(pending::<()>());
+    let younger = tokio::spawn(pending::<()>());
+    waiting.enter(|_| dawdler.abort_handle());
+    waiting.enter(|_| younger.abort_handle());
     let shared = Shared {
-        service: Service::Socks5(None),
+        service: Service::Proxy(None),
         dial: Arc::new(Silent),
         flows: Arc::default(),
         stop: CancellationToken::new(),
-        handshakes: Mutex::new(BTreeMap::from([(1, dawdler.abort_handle()), (2, dawdler.abort_handle())])),
+        waiting,
     };
     shared.accept_failed(&io::ErrorKind::OutOfMemory.into()).await;
     assert!(within(dawdler).await.unwrap_err().is_cancelled());
-    assert_eq!(shared.handshakes.lock().keys().copied().collect::<Vec<_>>(), [2]);
+    assert!(!younger.is_finished());
+}
+
+/// Whoever takes the port for something else is told so, and not left waiting.
+#[tokio::test]
+async fn other_protocols_get_a_refusal_of_their_own() {
+    let proxy = start(Service::Proxy(None), Silent).await;
+    for (words, refusal) in [
+        (&b"\x04\x01\x00\x50\x7f\x00\x00\x01ann\x00"[..], &[0, 91, 0, 0, 0, 0, 0, 0][..]),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", &[21, 3, 3, 0, 2, 2, 70]),
+    ] {
+        let mut tcp = TcpStream::connect(proxy.local).await.unwrap();
+        tcp.write_all(words).await.unwrap();
+        let mut got = Vec::new();
+        within(tcp.read_to_end(&mut got)).await.unwrap();
+        assert_eq!(got, refusal);
+    }
 }
 
 #[tokio::test]
@@ -255,7 +275,7 @@ async fn a_forward_whose_target_fails_resets_the_client() {
 async fn a_stop_lets_finishing_flows_end_and_cuts_open_ones() {
     let origin = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = origin.local_addr().unwrap().port();
-    let proxy = start(Service::Socks5(None), origin_name()).await;
+    let proxy = start(Service::Proxy(None), origin_name()).await;
     let (_, mut finishing) = connect(proxy.local, b"origin.test", port).await;
     let (mut finishing_origin, _) = origin.accept().await.unwrap();
     let (_, mut open) = connect(proxy.local, b"origin.test", port).await;

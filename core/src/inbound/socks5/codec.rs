@@ -9,11 +9,10 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use ring::hmac;
-use tandem_proto::pairing::Secret;
 use tandem_proto::wire::flow::{Host, OpenError, Target};
 
 use crate::dial::DialError;
+use crate::inbound::Credentials;
 
 const VERSION: u8 = 5;
 const METHOD_NONE: u8 = 0;
@@ -61,26 +60,6 @@ impl From<&DialError> for Reply {
             DialError::Open(OpenError::Forbidden) => Reply::NotAllowed,
             DialError::Open(OpenError::Limit | OpenError::Internal) | DialError::NotConnected => Reply::GeneralFailure,
         }
-    }
-}
-
-/// The user name and password that clients must give.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Credentials {
-    /// 1 to 255 bytes.
-    pub user: String,
-    /// 1 to 255 bytes.
-    pub password: Secret,
-}
-
-impl Credentials {
-    fn accept(&self, user: &[u8], password: &[u8]) -> bool {
-        // Compared as authentication codes, in a time that tells nothing about where they differ.
-        let same = |given: &[u8], wanted: &str| {
-            let key = hmac::Key::new(hmac::HMAC_SHA256, wanted.as_bytes());
-            hmac::verify(&key, given, hmac::sign(&key, wanted.as_bytes()).as_ref()).is_ok()
-        };
-        same(user, &self.user) & same(password, self.password.expose())
     }
 }
 
@@ -235,6 +214,7 @@ fn read_request(message: &[u8]) -> Event {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use tandem_proto::pairing::Secret;
 
     use super::*;
 
