@@ -23,6 +23,7 @@
 //! ```
 
 mod bed;
+mod capture;
 mod dns;
 mod frame;
 mod nat;
@@ -39,6 +40,7 @@ pub use bed::{
     Bed, CELL, DefaultRoute, HostSide, Line, ORIGIN, PORTAL, Plan, RELAY, RELAY_NAME, RELAY_NAME_V4, RELAY_SECOND,
     RELAY_V6, WIFI,
 };
+pub use capture::{Capture, Seen};
 pub use netns::Namespace;
 pub use origin::{Echo, LINE, Origin, Trace, Watched, download, download_slowly, stream_down, stream_up, upload};
 pub use packet::Ecn;

@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use tandem_netem::Direction;
 use tandem_testbed::namespaces::{
-    Bed, CELL, Client, Echo, Origin, Plan, Programs, Relay, WIFI, Watched, connect_plainly, download, or_skip, upload,
+    Bed, CELL, Capture, Client, Echo, ORIGIN, Origin, Plan, Programs, Relay, WIFI, Watched, connect_plainly, download,
+    or_skip, upload,
 };
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 /// Longer than anything here takes on a busy machine.
@@ -106,4 +108,48 @@ async fn two_interfaces_in_one_subnet_are_two_paths() {
         product.bed.network(network).revive();
         product.client.paths_up(2).await.unwrap();
     }
+}
+
+/// SOCKS-7: with a dead resolver, targets given by name work in either protocol, and nobody is asked for a name.
+#[tokio::test(flavor = "multi_thread")]
+async fn with_a_dead_resolver_names_work_and_no_question_leaves_the_client() {
+    if !or_skip("with_a_dead_resolver_names_work_and_no_question_leaves_the_client") {
+        return;
+    }
+    let programs = Programs::beside_this_one().unwrap();
+    let bed = Bed::build(&Plan::standard(4)).unwrap();
+    // Before the programs start: they read it once.
+    bed.client().etc("resolv.conf", "nameserver 198.18.0.1\n").unwrap();
+    bed.relay().etc("hosts", &format!("{ORIGIN} origin.test\n")).unwrap();
+    let _origin = Origin::start(&bed).unwrap();
+    let relay = Relay::start_plain(&bed, &programs).unwrap();
+    let capture = Capture::start(bed.client()).unwrap();
+    let client = Client::start(&bed, &programs, &relay, &["--mode", "bicast"]).unwrap();
+    client.paths_up(2).await.unwrap();
+
+    let port = Origin::ADDRESS.port();
+    let name = [&b"\x05\x01\x00\x05\x01\x00\x03\x0borigin.test"[..], &port.to_be_bytes()].concat();
+    let connect = format!("CONNECT origin.test:{port} HTTP/1.1\r\n\r\n").into_bytes();
+    let established = b"HTTP/1.1 200 Connection established\r\n\r\n";
+    for (request, reply) in [(name, &[5, 0, 5, 0, 0, 1, 0, 0, 0, 0, 0, 0][..]), (connect, established)] {
+        let mut tcp = client.connect_to_proxy().await.unwrap();
+        tcp.write_all(&request).await.unwrap();
+        let mut got = vec![0; reply.len()];
+        timeout(PATIENCE, tcp.read_exact(&mut got)).await.expect("the proxy answers").unwrap();
+        assert_eq!(got, reply);
+        let fetch = async { download(tcp, 100_000, &Watched::new()).await.unwrap() };
+        assert!(timeout(PATIENCE, fetch).await.expect("a download ends").is_intact());
+    }
+    let seen = capture.stop();
+    assert!(seen.packets > 100, "the capture works: {seen:?}");
+    assert_eq!(seen.names, 0, "{seen:?}");
+
+    // And it would have seen one.
+    let capture = Capture::start(bed.client()).unwrap();
+    let asked = bed.client().enter(|| {
+        let socket = std::net::UdpSocket::bind("0.0.0.0:0")?;
+        socket.send_to(b"a question", "198.18.0.1:53")
+    });
+    asked.unwrap().unwrap();
+    assert_eq!(capture.stop().names, 1);
 }

@@ -48,11 +48,13 @@ impl Programs {
         Ok(Self { folder })
     }
 
-    fn tandem(&self) -> PathBuf {
+    /// The client's.
+    pub fn tandem(&self) -> PathBuf {
         self.folder.join("tandem")
     }
 
-    fn tandem_relay(&self) -> PathBuf {
+    /// The relay's.
+    pub fn tandem_relay(&self) -> PathBuf {
         self.folder.join("tandem-relay")
     }
 }
@@ -252,6 +254,14 @@ impl Client {
     /// When proxy or relay refuse, or do not answer within 30 s.
     pub async fn connect(&self) -> Result<TcpStream> {
         self.connector().connect().await
+    }
+
+    /// Opens a connection to the client's proxy itself.
+    ///
+    /// # Errors
+    /// When the proxy does not take it.
+    pub async fn connect_to_proxy(&self) -> Result<TcpStream> {
+        socket(&self.namespace, None)?.connect(PROXY).await.context("connecting to the proxy")
     }
 
     /// What opens connections on behalf of tasks that cannot borrow the client.
