@@ -2,10 +2,13 @@
 //!
 //! [`virtual_time::run`] gives a test a clock that jumps from event to event. [`VirtualNetwork`] gives it hosts, lines
 //! with the link model of `tandem_netem`, faults and attackers. Everything is seeded: the same test takes the same steps
-//! every time. [`namespaces`] is the other bed: real programs and real sockets, for root on Linux.
+//! every time. [`namespaces`] is the other bed: real programs and real sockets, for root on Linux. [`clients`] are other
+//! people's programs that are driven through the product.
 
 #[cfg(target_os = "linux")]
 pub mod cases;
+#[cfg(target_os = "linux")]
+pub mod clients;
 mod exchange;
 mod identity;
 mod measure;

@@ -27,19 +27,27 @@ pub(crate) struct CasesArguments {
 /// # Errors
 /// When cargo or the runner cannot be started.
 pub(crate) fn run(arguments: &CasesArguments) -> Result<bool> {
+    run_built("tandem-cases", &arguments.profile, &arguments.arguments)
+}
+
+/// Builds the programs and the testbed's runners, and starts one of them. Returns whether it succeeded.
+///
+/// # Errors
+/// When cargo or the runner cannot be started.
+pub(crate) fn run_built(runner: &str, profile: &str, arguments: &[OsString]) -> Result<bool> {
     let packages = ["--package", "tandem-cli", "--package", "tandem-relay", "--package", "tandem-testbed"];
     let mut build = cargo(&["build", "--quiet", "--bins"]);
-    build.args(packages).args(["--profile", &arguments.profile]);
-    eprintln!("building the programs ({})", arguments.profile);
+    build.args(packages).args(["--profile", profile]);
+    eprintln!("building the programs ({profile})");
     if !build.status().context("cannot start cargo build")?.success() {
         return Ok(false);
     }
     // The folder that cargo uses for a profile, which has a name of its own for dev alone.
-    let folder = if arguments.profile == "dev" { "debug" } else { &arguments.profile };
+    let folder = if profile == "dev" { "debug" } else { profile };
     let target = ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR"].into_iter().find_map(std::env::var_os);
     let target = target.map_or_else(|| workspace_root().join("target"), Into::into);
-    let runner = target.join(folder).join("tandem-cases");
+    let runner = target.join(folder).join(runner);
     let mut command = Command::new(&runner);
-    command.args(&arguments.arguments).current_dir(workspace_root());
+    command.args(arguments).current_dir(workspace_root());
     Ok(command.status().with_context(|| format!("cannot start {}", runner.display()))?.success())
 }

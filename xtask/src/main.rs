@@ -6,6 +6,7 @@ mod bed;
 mod bench;
 mod cargo;
 mod cases;
+mod clients;
 mod test;
 
 use std::process::ExitCode;
@@ -33,6 +34,9 @@ enum Task {
     /// Try cases of docs/CASES.md on real sockets, in network namespaces (needs root): measured beside allowed.
     #[command(disable_help_flag = true)]
     Cases(bed::CasesArguments),
+    /// Drive other people's programs through the proxy, as far as installed: curl, git, pip, apt, ssh, Chromium.
+    #[command(disable_help_flag = true)]
+    Clients(clients::ClientsArguments),
     /// Measure processor time per gigabyte on loopback, beside a plain QUIC proxy.
     #[command(disable_help_flag = true)]
     Bench(bench::BenchArguments),
@@ -43,6 +47,7 @@ fn main() -> ExitCode {
         Task::Test(arguments) => test::run(&arguments),
         Task::CheckCases => cases::check(),
         Task::Cases(arguments) => bed::run(&arguments),
+        Task::Clients(arguments) => clients::run(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
     };
     match outcome {
