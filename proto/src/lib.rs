@@ -16,6 +16,7 @@ pub mod pairing;
 pub mod path;
 pub mod peers;
 mod recent;
+pub mod relays;
 pub mod schedule;
 pub mod stats;
 #[cfg(test)]

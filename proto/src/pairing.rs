@@ -9,8 +9,10 @@
 //! Parsing is strict: a link that another program mangled is refused with the part that is wrong, and no error repeats
 //! the token. The text is specified in `docs/PROTOCOL.md`, "Pairing link".
 
+mod pairings;
 mod secret;
 
+pub use pairings::{MAX_PAIRINGS, Pairing, Pairings, PairingsError};
 pub use secret::Secret;
 
 use std::fmt;
@@ -96,6 +98,38 @@ impl PairingLink {
     /// that it cannot slip into a log.
     pub fn expose(&self) -> String {
         Spelled(self).to_string()
+    }
+
+    /// Takes over what the relay tells in a session: the key that it has `proved`, the one that it will use `next`, and a renewed
+    /// token; `false` if all of that is known. A token that cannot stand in a link is ignored.
+    pub fn learn(&mut self, proved: Option<[u8; 32]>, next: Option<[u8; 32]>, token: Option<Secret>) -> bool {
+        let before = self.clone();
+        if let Some(proved) = proved {
+            self.pins = vec![proved];
+            self.pins.extend(next.filter(|next| *next != proved));
+        }
+        if let Some(token) = token {
+            let old = std::mem::replace(&mut self.token, token);
+            if self.check().is_err() {
+                self.token = old;
+            }
+        }
+        *self != before
+    }
+
+    /// Takes over the token and the pins of a link of the same relay; `false` if it is another relay's.
+    pub fn renew(&mut self, from: &PairingLink) -> bool {
+        let same = self.is_same_relay(from);
+        if same {
+            self.token = from.token.clone();
+            self.pins.clone_from(&from.pins);
+        }
+        same
+    }
+
+    /// Whether two links lead to one relay: they have a key in common.
+    pub fn is_same_relay(&self, other: &PairingLink) -> bool {
+        self.pins.iter().any(|pin| other.pins.contains(pin))
     }
 
     /// Checks what [`PairingLink::from_str`] checks, for a link that was put together in code.

@@ -25,6 +25,24 @@ fn relays() -> impl Strategy<Value = Vec<Target>> {
     prop::collection::vec((host, 1..=u16::MAX).prop_map(|(host, port)| Target { host, port }), 1..=MAX_RELAYS)
 }
 
+#[test]
+fn a_link_learns_the_keys_that_count_and_a_token_that_fits() {
+    let (old, new, newest) = ([7; 32], [8; 32], [9; 32]);
+    let mut known = link();
+    assert!(!known.learn(Some(old), None, None), "nothing new");
+    assert!(known.learn(Some(old), Some(new), None));
+    assert_eq!(known.pins, [old, new]);
+    assert!(known.learn(Some(new), Some(newest), Some(Secret::new("v4.public.new".to_owned()))));
+    assert_eq!(
+        (known.pins.clone(), known.token.expose()),
+        (vec![new, newest], "v4.public.new"),
+        "the old key is dropped"
+    );
+    assert!(!known.learn(None, None, Some(Secret::new("no token!".to_owned()))));
+    assert!(!known.learn(Some(new), Some(newest), Some(Secret::new("x".repeat(MAX_TOKEN + 1)))));
+    assert_eq!(known.check(), Ok(()));
+}
+
 proptest! {
     #[test]
     fn a_link_reads_back(

@@ -17,7 +17,7 @@ pub use bytes::DecodeError;
 pub use close::CloseCode;
 pub use control_stream::{
     ControlMessage, FRAME_HEAD, GoingAway, Hello, MAX_FRAME, MAX_REASON, MAX_TOKEN, MAX_VERSION_TEXT, Refused,
-    RefusedReason, VERSION, VersionRange, Welcome, frame_length,
+    RefusedReason, Update, VERSION, VersionRange, Welcome, frame_length,
 };
 pub use request::{REQUEST_HEAD, decode_answer, decode_request, encode_answer, encode_request, request_length};
 pub use target::{Host, MAX_NAME, Target, TargetError};

@@ -1,6 +1,6 @@
 //! The messages of a session's control stream (`docs/PROTOCOL.md`, "Control stream").
 //!
-//! The client says [`Hello`] once; the relay answers [`Welcome`] or [`Refused`], and may say [`GoingAway`] later. Each
+//! The client says [`Hello`] once; the relay answers [`Welcome`] or [`Refused`], and may say [`GoingAway`] or [`Update`] later. Each
 //! message is a frame: type (2 bytes), payload length (2 bytes), payload. So that both sides can grow apart, frames of
 //! unknown types are skipped and bytes after the known fields of a payload are ignored.
 //!
@@ -34,6 +34,7 @@ const HELLO: u16 = 1;
 const WELCOME: u16 = 2;
 const REFUSED: u16 = 3;
 const GOING_AWAY: u16 = 4;
+const UPDATE: u16 = 5;
 
 /// A range of protocol versions, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,6 +155,17 @@ pub struct GoingAway {
     pub text: String,
 }
 
+/// What the relay has to add to its Welcome, for the client to keep.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Update {
+    /// A renewed token in place of the one that the client showed, at most [`MAX_TOKEN`] bytes; `None` if that stays.
+    pub token: Option<Secret>,
+    /// When the newest token expires, in seconds since the Unix epoch.
+    pub token_expires: u64,
+    /// See [`Welcome::next_pin`].
+    pub next_pin: Option<[u8; 32]>,
+}
+
 /// A message of the control stream.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ControlMessage {
@@ -167,6 +179,8 @@ pub enum ControlMessage {
     Refused(Refused),
     /// Relay to client, at any time after Welcome.
     GoingAway(GoingAway),
+    /// Relay to client, at any time after Welcome.
+    Update(Update),
     /// A frame of a type that this version does not know, to be ignored.
     Unknown {
         /// The frame's type.
@@ -211,6 +225,7 @@ impl ControlMessage {
             WELCOME => ControlMessage::Welcome(Welcome::read(&mut reader)?),
             REFUSED => ControlMessage::Refused(Refused::read(&mut reader)?),
             GOING_AWAY => ControlMessage::GoingAway(GoingAway { text: reader.text(MAX_REASON, "reason")?.to_owned() }),
+            UPDATE => ControlMessage::Update(Update::read(&mut reader)?),
             frame_type => ControlMessage::Unknown { frame_type },
         };
         Ok(Some((message, length)))
@@ -241,6 +256,10 @@ impl ControlMessage {
             ControlMessage::GoingAway(going_away) => {
                 put_text(out, &going_away.text, MAX_REASON);
                 GOING_AWAY
+            }
+            ControlMessage::Update(update) => {
+                update.put(out);
+                UPDATE
             }
             ControlMessage::Unknown { frame_type } => *frame_type,
         };
@@ -288,14 +307,7 @@ impl Welcome {
             max_flows: reader.u32("flow limit")?,
             token_expires: reader.u64("token expiry")?,
             congestion: read_congestion(reader)?,
-            next_pin: match reader.u8("number of next pins")? {
-                0 => None,
-                1 => Some(reader.array("next pin")?),
-                found => {
-                    let field = "number of next pins";
-                    return Err(DecodeError::Value { field, found: found.into(), allowed: "0 or 1" });
-                }
-            },
+            next_pin: read_next_pin(reader)?,
             relay: reader.text(MAX_VERSION_TEXT, "relay version")?.to_owned(),
         })
     }
@@ -306,9 +318,28 @@ impl Welcome {
         out.extend_from_slice(&self.max_flows.to_be_bytes());
         out.extend_from_slice(&self.token_expires.to_be_bytes());
         put_congestion(self.congestion, out);
-        out.push(u8::from(self.next_pin.is_some()));
-        out.extend_from_slice(self.next_pin.as_ref().map_or(&[], |pin| &pin[..]));
+        put_next_pin(self.next_pin, out);
         put_text(out, &self.relay, MAX_VERSION_TEXT);
+    }
+}
+
+impl Update {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let token = reader.text(MAX_TOKEN, "token")?;
+        if !token.bytes().all(|b| b.is_ascii_graphic()) {
+            return Err(DecodeError::Text { field: "token", allowed: "printable ASCII characters" });
+        }
+        Ok(Update {
+            token: (!token.is_empty()).then(|| Secret::new(token.to_owned())),
+            token_expires: reader.u64("token expiry")?,
+            next_pin: read_next_pin(reader)?,
+        })
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        put_text(out, self.token.as_ref().map_or("", Secret::expose), MAX_TOKEN);
+        out.extend_from_slice(&self.token_expires.to_be_bytes());
+        put_next_pin(self.next_pin, out);
     }
 }
 
@@ -362,6 +393,20 @@ impl Refused {
 
 fn read_congestion(reader: &mut Reader<'_>) -> Result<Option<Algorithm>, DecodeError> {
     Ok(reader.text(MAX_CONGESTION, "congestion controller")?.parse().ok())
+}
+
+fn read_next_pin(reader: &mut Reader<'_>) -> Result<Option<[u8; 32]>, DecodeError> {
+    let field = "number of next pins";
+    match reader.u8(field)? {
+        0 => Ok(None),
+        1 => Ok(Some(reader.array("next pin")?)),
+        found => Err(DecodeError::Value { field, found: found.into(), allowed: "0 or 1" }),
+    }
+}
+
+fn put_next_pin(pin: Option<[u8; 32]>, out: &mut Vec<u8>) {
+    out.push(u8::from(pin.is_some()));
+    out.extend_from_slice(pin.as_ref().map_or(&[], |pin| &pin[..]));
 }
 
 fn put_congestion(congestion: Option<Algorithm>, out: &mut Vec<u8>) {

@@ -48,7 +48,13 @@ fn messages() -> impl Strategy<Value = ControlMessage> {
             ControlMessage::Refused(Refused { reason, versions, relay_time, text })
         }),
         "[ -~é]{0,256}".prop_map(|text| ControlMessage::GoingAway(GoingAway { text })),
-        (5..u16::MAX).prop_map(|frame_type| ControlMessage::Unknown { frame_type }),
+        (prop::option::of("[!-~]{1,1024}"), any::<(u64, Option<[u8; 32]>)>()).prop_map(
+            |(token, (token_expires, next_pin))| {
+                let token = token.map(Secret::new);
+                ControlMessage::Update(Update { token, token_expires, next_pin })
+            }
+        ),
+        (6..u16::MAX).prop_map(|frame_type| ControlMessage::Unknown { frame_type }),
     ]
 }
 
@@ -99,7 +105,7 @@ proptest! {
 
     #[test]
     fn any_payload_of_a_known_type_is_a_message_or_an_error(
-        frame_type in 1u16..5,
+        frame_type in 1u16..6,
         payload in prop::collection::vec(any::<u8>(), 0..200),
     ) {
         let mut bytes = frame_type.to_be_bytes().to_vec();
@@ -151,6 +157,14 @@ fn a_controller_of_a_later_version_leaves_the_choice_to_the_relay() {
 fn an_oversized_frame_is_refused_at_its_head() {
     let error = ControlMessage::decode(&[0, 9, 0x10, 0x01]).unwrap_err().to_string();
     assert!(error.contains("frame length is 4097"), "{error}");
+}
+
+/// SEC-5
+#[test]
+fn an_update_does_not_show_its_token() {
+    let token = Some(Secret::new("v4.public.very-secret-indeed".to_owned()));
+    let shown = format!("{:?}", ControlMessage::Update(Update { token, token_expires: 1, next_pin: None }));
+    assert!(!shown.contains("very-secret"), "{shown}");
 }
 
 /// SEC-5
