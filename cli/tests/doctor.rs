@@ -32,7 +32,15 @@ fn relay(token_life: Duration) -> PairingLink {
     let link = PairingLink { relays, pins: vec![identity.pin()], token, name: String::new() };
     let (_, revoked) = watch::channel(Arc::default());
     let verifier = authority.verifier();
-    let config = RelayConfig { identity, next_pin: None, verifier, revoked, limits: Limits::default(), seed: None };
+    let config = RelayConfig {
+        identity,
+        next_pin: watch::channel(None).1,
+        verifier,
+        renewer: None,
+        revoked,
+        limits: Limits::default(),
+        seed: None,
+    };
     let egress = TcpEgress::new(AccessRules::new(Vec::new()), OwnAddresses::default());
     let relay = Relay::bind(config, vec![socket], egress).unwrap();
     tokio::spawn(relay.serve(CancellationToken::new()));

@@ -46,7 +46,15 @@ fn far() -> Far {
     let link = PairingLink { relays, pins: vec![identity.pin()], token, name: String::new() };
     let (_, revoked) = watch::channel(Arc::default());
     let verifier = authority.verifier();
-    let config = RelayConfig { identity, next_pin: None, verifier, revoked, limits: Limits::default(), seed: None };
+    let config = RelayConfig {
+        identity,
+        next_pin: watch::channel(None).1,
+        verifier,
+        renewer: None,
+        revoked,
+        limits: Limits::default(),
+        seed: None,
+    };
     let rules = AccessRules::new(vec!["127.0.0.0/8".parse().unwrap()]);
     let relay = Relay::bind(config, vec![socket], TcpEgress::new(rules, OwnAddresses::default())).unwrap();
     tokio::spawn(relay.serve(CancellationToken::new()));

@@ -4,13 +4,20 @@
 //! | --- | --- |
 //! | `relay.toml` | settings ([`Config`]) |
 //! | `identity-key.pem` | the key that clients pin |
-//! | `next-identity-key.pem` | if there: the key to come, announced to clients; rename it over the other one to change keys |
+//! | `next-identity-key.pem` | if there: the key to come, announced to clients ([`Directory::prepare_key`]) |
+//! | `identity-key.until-TIME.pem` | keys that were used until then, in seconds since the Unix epoch |
 //! | `token-secret.key`, `token-public.key` | what signs and what verifies tokens; serving needs the second alone |
-//! | `tokens.jsonl` | the tokens issued, a line each, without the tokens themselves |
+//! | `tokens.jsonl` | the tokens issued, a line each, without the tokens themselves; one that was renewed has a line for each time |
 //! | `revoked.txt` | ids of those taken back |
 //!
 //! Files are readable by their owner alone, and nothing is ever overwritten: lists grow by appending.
 
+mod keys;
+
+pub use keys::Pin;
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -22,7 +29,7 @@ use time::OffsetDateTime;
 
 use crate::config::{Config, ConfigError};
 use crate::identity::{Identity, IdentityError};
-use crate::tokens::{Authority, Claims, IssueError, KeyError, Revoked, RevokedError, Verifier};
+use crate::tokens::{Authority, Claims, IssueError, KeyError, Renewer, Revoked, RevokedError, Verifier};
 
 const CONFIG: &str = "relay.toml";
 const IDENTITY: &str = "identity-key.pem";
@@ -103,6 +110,12 @@ pub enum DirectoryError {
     /// The token does not fit a link.
     #[error("no pairing link can be made")]
     Link(#[from] LinkError),
+    /// A key is prepared already.
+    #[error("{0} exists already: the next key is prepared, \"tandem-relay key switch\" makes it the present one")]
+    Prepared(PathBuf),
+    /// No key is prepared.
+    #[error("{0} is missing: \"tandem-relay key prepare\" makes the next key")]
+    NotPrepared(PathBuf),
     /// No token to revoke.
     #[error("no token that could be revoked has the id or name {0:?}; \"tandem-relay token list\" shows them")]
     NoSuchToken(String),
@@ -232,38 +245,74 @@ impl Directory {
         now: OffsetDateTime,
         lifetime: Duration,
     ) -> Result<(PairingLink, Claims), DirectoryError> {
-        let (path, text) = self.read(TOKEN_SECRET)?;
-        let authority = Authority::from_text(&text).map_err(|source| DirectoryError::Key { path, source })?;
-        let (token, claims) = authority.issue(name, now, lifetime)?;
+        let (token, claims) = self.authority()?.issue(name, now, lifetime)?;
         let pins = [Some(self.identity()?.pin()), self.next_pin()?].into_iter().flatten().collect();
         let link = PairingLink { relays: self.config()?.public, pins, token, name: name.to_owned() };
         link.check()?;
-        let record = serde_json::to_string(&claims).map_err(|_| IssueError::Signature)?;
-        self.append(TOKENS, &format!("{record}\n"))?;
+        self.record(&claims)?;
         Ok((link, claims))
     }
 
-    /// The tokens issued, oldest first, as they stand at `now`.
+    /// What renews tokens; `None` on a machine without the secret key.
+    ///
+    /// # Errors
+    /// When a file is wrong.
+    pub fn renewer(&self) -> Result<Option<Renewer>, DirectoryError> {
+        if !self.file(TOKEN_SECRET).exists() {
+            return Ok(None);
+        }
+        let directory = self.clone();
+        let record = move |claims: &Claims| directory.record(claims).map_err(io::Error::other);
+        Ok(Some(Renewer::new(self.authority()?, self.records()?, record)))
+    }
+
+    fn authority(&self) -> Result<Authority, DirectoryError> {
+        let (path, text) = self.read(TOKEN_SECRET)?;
+        Authority::from_text(&text).map_err(|source| DirectoryError::Key { path, source })
+    }
+
+    fn record(&self, claims: &Claims) -> Result<(), DirectoryError> {
+        let record = serde_json::to_string(claims).map_err(|_| IssueError::Signature)?;
+        self.append(TOKENS, &format!("{record}\n"))
+    }
+
+    /// Every record of a token, oldest first.
+    fn records(&self) -> Result<Vec<Claims>, DirectoryError> {
+        let (path, text) = self.read(TOKENS)?;
+        let read = |(index, line): (usize, &str)| {
+            let record = |source| DirectoryError::Record { path: path.clone(), line: index + 1, source };
+            serde_json::from_str(line).map_err(record)
+        };
+        text.lines().enumerate().map(read).collect()
+    }
+
+    /// The tokens issued, oldest first, as they stand at `now`; one that was renewed with its newest expiry.
     ///
     /// # Errors
     /// When a file is wrong.
     pub fn tokens(&self, now: OffsetDateTime) -> Result<Vec<IssuedToken>, DirectoryError> {
         let (path, text) = self.read(REVOKED)?;
         let revoked: Revoked = text.parse().map_err(|source| DirectoryError::Revoked { path, source })?;
-        let (path, text) = self.read(TOKENS)?;
-        let token = |(index, line): (usize, &str)| {
-            let record = |source| DirectoryError::Record { path: path.clone(), line: index + 1, source };
-            let claims: Claims = serde_json::from_str(line).map_err(record)?;
-            let state = if revoked.contains(&claims.id) {
-                TokenState::Revoked
-            } else if now >= claims.expires {
-                TokenState::Expired
-            } else {
-                TokenState::Valid
-            };
-            Ok(IssuedToken { claims, state })
+        let mut tokens: Vec<Claims> = Vec::new();
+        let mut places = BTreeMap::new();
+        for claims in self.records()? {
+            match places.entry(claims.id.clone()) {
+                Entry::Occupied(place) => {
+                    let known: &mut Claims = &mut tokens[*place.get()];
+                    known.expires = known.expires.max(claims.expires);
+                }
+                Entry::Vacant(place) => {
+                    place.insert(tokens.len());
+                    tokens.push(claims);
+                }
+            }
+        }
+        let state = |claims: &Claims| match revoked.contains(&claims.id) {
+            true => TokenState::Revoked,
+            false if now >= claims.expires => TokenState::Expired,
+            false => TokenState::Valid,
         };
-        text.lines().enumerate().map(token).collect()
+        Ok(tokens.into_iter().map(|claims| IssuedToken { state: state(&claims), claims }).collect())
     }
 
     /// Takes back the token with the id `which`, or every one with that name that was not taken back before. Relays that serve from

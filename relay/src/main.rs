@@ -7,9 +7,12 @@ use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::{Args, Parser, Subcommand};
 use ipnet::IpNet;
 use tandem_core::print::{print, say};
@@ -60,6 +63,30 @@ enum Command {
     /// Hand out, show and take back access tokens.
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Change the key by which clients know the relay, without pairing them again.
+    #[command(subcommand)]
+    Key(KeyCommand),
+}
+
+#[derive(Subcommand)]
+enum KeyCommand {
+    /// Make the next key. A relay that runs from this directory announces it to its clients within a second or two; leave it
+    /// so until every device has been connected once.
+    Prepare {
+        #[command(flatten)]
+        dir: Dir,
+    },
+    /// Make the next key the present one, which counts from the relay's next start on: restart it soon. Devices that have
+    /// not been connected since the next key was prepared need a new pairing link.
+    Switch {
+        #[command(flatten)]
+        dir: Dir,
+    },
+    /// Show the pins of the present key and the next one.
+    Show {
+        #[command(flatten)]
+        dir: Dir,
+    },
 }
 
 #[derive(Subcommand)]
@@ -127,6 +154,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             issue(&directory, FIRST_TOKEN.0, FIRST_TOKEN.1)
         }
         Command::Serve { dir, allow } => serve(&Directory::open(&dir.dir)?, allow),
+        Command::Key(command) => key(command),
         Command::Token(TokenCommand::Issue { dir, name, days }) => issue(&Directory::open(&dir.dir)?, &name, days),
         Command::Token(TokenCommand::List { dir, json }) => list(&Directory::open(&dir.dir)?, json),
         Command::Token(TokenCommand::Revoke { dir, name, id }) => {
@@ -137,6 +165,31 @@ fn run(command: Command) -> anyhow::Result<()> {
             Ok(())
         }
     }
+}
+
+fn key(command: KeyCommand) -> anyhow::Result<()> {
+    match command {
+        KeyCommand::Prepare { dir } => {
+            let pin = Directory::open(&dir.dir)?.prepare_key()?;
+            say(&format!(
+                "The next key is {}. A running relay announces it now. Once every device has been connected, run \"tandem-relay \
+                 key switch\" and restart the relay.",
+                URL_SAFE_NO_PAD.encode(pin)
+            ));
+        }
+        KeyCommand::Switch { dir } => {
+            let pin = Directory::open(&dir.dir)?.switch_key(OffsetDateTime::now_utc())?;
+            say(&format!("The key is {} from the relay's next start on: restart it now.", URL_SAFE_NO_PAD.encode(pin)));
+        }
+        KeyCommand::Show { dir } => {
+            let directory = Directory::open(&dir.dir)?;
+            say(&format!("present {}", URL_SAFE_NO_PAD.encode(directory.identity()?.pin())));
+            if let Some(next) = directory.next_pin()? {
+                say(&format!("next    {}", URL_SAFE_NO_PAD.encode(next)));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn issue(directory: &Directory, name: &str, days: u32) -> anyhow::Result<()> {
@@ -193,10 +246,12 @@ fn serve(directory: &Directory, allow: Vec<IpNet>) -> anyhow::Result<()> {
         own.refresh(&config.public).await;
         let rules = AccessRules::new(config.allow.iter().copied().chain(allow).collect());
         let egress = TcpEgress::new(rules, own.clone());
+        let identity = directory.identity()?;
         let relay_config = RelayConfig {
-            identity: directory.identity()?,
-            next_pin: directory.next_pin()?,
+            next_pin: directory.watch_next_pin(identity.pin())?,
+            identity,
             verifier: directory.verifier()?,
+            renewer: directory.renewer()?.map(Arc::new),
             revoked: watch_revoked(directory.revoked_path())
                 .with_context(|| directory.revoked_path().display().to_string())?,
             limits: Limits::default(),

@@ -13,10 +13,11 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use crate::directory::Pin;
 use crate::egress::Egress;
 use crate::identity::Identity;
 use crate::session;
-use crate::tokens::{Revoked, Verifier};
+use crate::tokens::{Renewer, Revoked, Verifier};
 
 /// Connections beyond the sessions allowed that may be saying Hello at the same time; each lives 5 s at most.
 const MAX_NEWCOMERS: usize = 1024;
@@ -44,10 +45,12 @@ impl Default for Limits {
 pub struct RelayConfig {
     /// The key that clients pin.
     pub identity: Identity,
-    /// The pin of the key to come, which is announced to clients.
-    pub next_pin: Option<[u8; 32]>,
+    /// The pin of the key to come, which is announced to clients; [`crate::directory::Directory::watch_next_pin`] follows files.
+    pub next_pin: watch::Receiver<Option<Pin>>,
     /// What verifies tokens.
     pub verifier: Verifier,
+    /// What renews them; `None` where the secret key is not.
+    pub renewer: Option<Arc<Renewer>>,
     /// The tokens taken back; changes act on live sessions. [`crate::tokens::watch_revoked`] follows a file.
     pub revoked: watch::Receiver<Arc<Revoked>>,
     /// How much the relay takes on.
@@ -58,8 +61,9 @@ pub struct RelayConfig {
 
 /// What sessions share.
 pub(crate) struct Shared<E> {
-    pub(crate) next_pin: Option<[u8; 32]>,
+    pub(crate) next_pin: watch::Receiver<Option<Pin>>,
     pub(crate) verifier: Verifier,
+    pub(crate) renewer: Option<Arc<Renewer>>,
     pub(crate) revoked: watch::Receiver<Arc<Revoked>>,
     pub(crate) limits: Limits,
     pub(crate) places: Arc<Semaphore>,
@@ -78,12 +82,12 @@ impl<E: Egress> Relay<E> {
     /// # Errors
     /// When the endpoint cannot be made.
     pub fn bind(config: RelayConfig, sockets: Vec<Arc<dyn PathSocket>>, egress: E) -> Result<Self, BindError> {
-        let RelayConfig { identity, next_pin, verifier, revoked, limits, seed } = config;
+        let RelayConfig { identity, next_pin, verifier, renewer, revoked, limits, seed } = config;
         let cert_der = identity.certificate_der().to_vec();
         let endpoint = RelayEndpointConfig { cert_der, key_pkcs8_der: identity.key_der(), seed };
         let endpoint = RelayEndpoint::bind(endpoint, sockets)?;
         let places = Arc::new(Semaphore::new(limits.sessions as usize));
-        Ok(Self { endpoint, shared: Arc::new(Shared { next_pin, verifier, revoked, limits, places, egress }) })
+        Ok(Self { endpoint, shared: Arc::new(Shared { next_pin, verifier, renewer, revoked, limits, places, egress }) })
     }
 
     /// Serves clients until `drain` is cancelled and every session is done, which takes [`Limits::drain`] and a few seconds

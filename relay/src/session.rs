@@ -2,37 +2,35 @@
 //!
 //! A session begins on the control stream ([`admission`]); no other stream is looked at before. Then every stream is a flow with a task of
 //! its own ([`flow`]), and this module's loop watches over what can end them all: the client, a token that is revoked or
-//! expires, the relay's drain.
+//! expires ([`token`]), the relay's drain.
 
 mod admission;
 mod control;
 mod flow;
+mod token;
 
 use std::future::pending;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tandem_core::dial::FlowEnd;
 use tandem_core::transport::{Connection, Stream};
 use tandem_proto::wire::flow::{CloseCode, ControlMessage, GoingAway, OpenError, RefusedReason};
-use time::OffsetDateTime;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use self::admission::admit;
 use self::control::{Control, ControlError};
+use self::token::Token;
 use crate::egress::Egress;
 use crate::serve::Shared;
 use crate::tokens::Revoked;
 
 /// How long a notice may wait for a client that does not read.
 const NOTICE_TIMEOUT: Duration = Duration::from_secs(1);
-/// The clock that tokens go by may be set while a session lives; it is looked at this often.
-const CLOCK_CHECK: Duration = Duration::from_secs(60);
 
 /// Serves a connection from its handshake to its end.
 pub(crate) async fn run<E: Egress>(connection: Connection, relay: Arc<Shared<E>>, drain: CancellationToken) {
@@ -43,8 +41,8 @@ pub(crate) async fn run<E: Egress>(connection: Connection, relay: Arc<Shared<E>>
     let session = Session {
         connection,
         revoked: relay.revoked.clone(),
-        token_over: admitted.claims.over(),
-        token_id: admitted.claims.id,
+        token_id: admitted.claims.id.clone(),
+        token: Token::new(admitted.claims, relay.renewer.clone(), admitted.next_pin),
         control: admitted.control,
         relay,
         flows: JoinSet::new(),
@@ -65,7 +63,7 @@ struct Session<E> {
     relay: Arc<Shared<E>>,
     revoked: watch::Receiver<Arc<Revoked>>,
     token_id: String,
-    token_over: OffsetDateTime,
+    token: Token,
     control: Control,
     flows: JoinSet<()>,
 }
@@ -74,7 +72,6 @@ impl<E: Egress> Session<E> {
     /// Runs until the session is over; says why.
     async fn serve(mut self, drain: CancellationToken) -> &'static str {
         let mut drain_end: Option<Instant> = None;
-        let mut expired = pin!(clock_passes(self.token_over));
         loop {
             if drain_end.is_some() && self.flows.is_empty() {
                 return self.close(CloseCode::GoingAway, "the relay stopped");
@@ -84,8 +81,12 @@ impl<E: Egress> Session<E> {
                 () = revoked(&mut self.revoked, &self.token_id) => {
                     return self.close(CloseCode::Refused(RefusedReason::Revoked), "the token was revoked");
                 }
-                () = &mut expired => {
+                () = self.token.expired() => {
                     return self.close(CloseCode::Refused(RefusedReason::Expired), "the token expired");
+                }
+                update = self.token.update() => {
+                    // A client that does not read it gets it again in its next session.
+                    let _ = timeout(NOTICE_TIMEOUT, self.control.write(&ControlMessage::Update(update))).await;
                 }
                 message = self.control.read() => match message {
                     // Nothing that a client says after its Hello concerns this version.
@@ -145,15 +146,6 @@ async fn revoked(list: &mut watch::Receiver<Arc<Revoked>>, token_id: &str) {
     if list.wait_for(|revoked| revoked.contains(token_id)).await.is_err() {
         // Nobody revokes tokens of this relay any more.
         pending::<()>().await;
-    }
-}
-
-/// Resolves once the system's clock is past `time`.
-async fn clock_passes(time: OffsetDateTime) {
-    while let Ok(left) = Duration::try_from(time - OffsetDateTime::now_utc())
-        && !left.is_zero()
-    {
-        sleep(left.min(CLOCK_CHECK)).await;
     }
 }
 

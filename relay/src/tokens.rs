@@ -7,8 +7,10 @@
 //!
 //! Pure but for the randomness of new keys and ids: the time is passed in.
 
+mod renewal;
 mod revoked;
 
+pub use renewal::{RenewError, Renewer};
 pub use revoked::{Revoked, RevokedError, watch_revoked};
 
 use std::time::Duration;
@@ -173,9 +175,14 @@ impl Authority {
         let expires =
             issued.checked_add(lifetime).filter(|expires| expires.year() <= 9999).ok_or(IssueError::Lifetime)?;
         let claims = Claims { id: new_id()?, name: name.to_owned(), issued, expires };
-        let message = serde_json::to_vec(&claims).map_err(|_| IssueError::Signature)?;
+        Ok((self.sign(&claims)?, claims))
+    }
+
+    /// The token with these claims; always the same.
+    fn sign(&self, claims: &Claims) -> Result<Secret, IssueError> {
+        let message = serde_json::to_vec(claims).map_err(|_| IssueError::Signature)?;
         let token = PublicToken::sign(&self.secret, &message, None, Some(IMPLICIT_ASSERTION));
-        Ok((Secret::new(token.map_err(|_| IssueError::Signature)?), claims))
+        Ok(Secret::new(token.map_err(|_| IssueError::Signature)?))
     }
 }
 

@@ -11,7 +11,7 @@ use tandem_proto::congestion::Algorithm;
 use tandem_proto::pairing::Secret;
 use tandem_proto::wire::flow::{CloseCode, ControlMessage, OpenError, RefusedReason, VersionRange};
 use tandem_relay::serve::Limits;
-use tandem_relay::tokens::{Authority, CLOCK_SKEW, Revoked};
+use tandem_relay::tokens::{Authority, CLOCK_SKEW, Renewer, Revoked};
 use time::OffsetDateTime;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -167,6 +167,52 @@ async fn a_client_of_another_version_is_told_which_side_to_update() {
     assert_eq!(refused.reason, RefusedReason::Version);
     assert_eq!(refused.versions, VersionRange::OURS);
     assert!(refused.text.contains("versions 7 to 9: update the relay"), "{}", refused.text);
+}
+
+#[tokio::test]
+async fn the_pin_of_the_next_key_is_told_to_those_who_are_connected() {
+    let bed = Bed::start(LOOPBACK, Limits::default());
+    let (_connection, mut control) = bed.session().await;
+    for pin in [Some([8; 32]), None] {
+        bed.next_pin.send_replace(pin);
+        let message = read(&mut control).await;
+        let ControlMessage::Update(update) = message else { panic!("{message:?}") };
+        assert_eq!((update.next_pin, update.token), (pin, None));
+        assert!(update.token_expires > OffsetDateTime::now_utc().unix_timestamp() as u64);
+    }
+}
+
+#[tokio::test]
+async fn a_token_of_which_a_third_is_left_is_renewed_once_and_a_younger_one_or_one_without_the_key_is_not() {
+    let (hour, now) = (Duration::from_secs(3600), OffsetDateTime::now_utc());
+    for (minutes_ago, has_key) in [(45, true), (45, false), (30, true)] {
+        let authority = Authority::generate().unwrap();
+        let verifier = authority.verifier();
+        let (token, claims) = authority.issue("test", now - time::Duration::minutes(minutes_ago), hour).unwrap();
+        let renewer = has_key.then(|| Arc::new(Renewer::new(authority, [claims.clone()], |_| Ok(()))));
+        let bed = Bed::with_tokens(LOOPBACK, Limits::default(), verifier.clone(), renewer);
+        let mut renewed = Vec::new();
+        for _ in 0..2 {
+            let connection = bed.connect().await;
+            let (mut control, answer) = say_hello(&connection, hello(token.clone())).await;
+            assert!(matches!(answer, ControlMessage::Welcome(_)), "{answer:?}");
+            if minutes_ago == 45 && has_key {
+                let message = read(&mut control).await;
+                let ControlMessage::Update(update) = message else { panic!("{message:?}") };
+                let claims_now = verifier.verify(update.token.as_ref().unwrap(), now).unwrap();
+                assert_eq!(
+                    (&claims_now.id, claims_now.expires - claims_now.issued),
+                    (&claims.id, time::Duration::hours(1))
+                );
+                assert_eq!(update.token_expires, claims_now.expires.unix_timestamp() as u64);
+                assert_eq!(update.next_pin, Some([9; 32]));
+                renewed.push(update.token.unwrap());
+            }
+            let silent = timeout(Duration::from_millis(200), read(&mut control)).await;
+            assert!(silent.is_err(), "{silent:?}");
+        }
+        assert!(renewed.iter().all(|token| *token == renewed[0]), "the same for every session");
+    }
 }
 
 #[tokio::test]

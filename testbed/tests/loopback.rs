@@ -70,7 +70,15 @@ async fn start(mode: Mode) -> Product {
     };
     let (_, revoked) = watch::channel(Arc::default());
     let (verifier, limits) = (authority.verifier(), Limits::default());
-    let config = RelayConfig { identity, next_pin: None, verifier, revoked, limits, seed: None };
+    let config = RelayConfig {
+        identity,
+        next_pin: watch::channel(None).1,
+        verifier,
+        renewer: None,
+        revoked,
+        limits,
+        seed: None,
+    };
     let rules = AccessRules::new(vec!["127.0.0.0/8".parse().unwrap()]);
     let relay = Relay::bind(config, vec![socket], TcpEgress::new(rules, OwnAddresses::default())).unwrap();
     let drain = CancellationToken::new();

@@ -88,7 +88,8 @@ impl Bed {
         let (revoked, receiver) = watch::channel(Arc::default());
         let config = RelayConfig {
             identity,
-            next_pin: None,
+            next_pin: watch::channel(None).1,
+            renewer: None,
             verifier: authority.verifier(),
             revoked: receiver,
             limits: Limits::default(),

@@ -7,10 +7,11 @@ use tandem_core::transport::Connection;
 use tandem_proto::congestion::Algorithm;
 use tandem_proto::wire::flow::{CloseCode, ControlMessage, Hello, Refused, RefusedReason, VersionRange, Welcome};
 use time::OffsetDateTime;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::timeout;
 
 use super::control::Control;
+use crate::directory::Pin;
 use crate::serve::Shared;
 use crate::tokens::Claims;
 
@@ -25,6 +26,8 @@ const RELAY_VERSION: &str = concat!("tandem-relay ", env!("CARGO_PKG_VERSION"));
 pub(super) struct Admitted {
     pub(super) control: Control,
     pub(super) claims: Claims,
+    /// The next key, told up to what it has seen.
+    pub(super) next_pin: watch::Receiver<Option<Pin>>,
     pub(super) congestion: Algorithm,
     pub(super) client: String,
     /// Its place among the relay's sessions.
@@ -63,17 +66,18 @@ pub(super) async fn admit<E>(connection: &Connection, relay: &Shared<E>) -> Opti
         Ok((hello, claims, version, place)) => {
             let congestion = hello.congestion.unwrap_or_default();
             connection.set_congestion(congestion);
+            let mut next_pin = relay.next_pin.clone();
             let welcome = ControlMessage::Welcome(Welcome {
                 version,
                 features: 0,
                 max_flows: relay.limits.flows_per_session,
                 token_expires: u64::try_from(claims.expires.unix_timestamp()).unwrap_or(0),
                 congestion: Some(congestion),
-                next_pin: relay.next_pin,
+                next_pin: *next_pin.borrow_and_update(),
                 relay: RELAY_VERSION.to_owned(),
             });
             match timeout(LINGER, control.write(&welcome)).await {
-                Ok(Ok(())) => Some(Admitted { control, claims, congestion, client: hello.client, place }),
+                Ok(Ok(())) => Some(Admitted { control, claims, next_pin, congestion, client: hello.client, place }),
                 _ => {
                     connection.close(CloseCode::NoHello.code(), "the client does not read");
                     None

@@ -19,7 +19,7 @@ use tandem_relay::egress::{OwnAddresses, TcpEgress};
 use tandem_relay::identity::Identity;
 use tandem_relay::rules::AccessRules;
 use tandem_relay::serve::{Limits, Relay, RelayConfig};
-use tandem_relay::tokens::{Authority, Revoked};
+use tandem_relay::tokens::{Authority, Renewer, Revoked, Verifier};
 use time::OffsetDateTime;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -36,6 +36,7 @@ pub(crate) struct Bed {
     pub(crate) pin: [u8; 32],
     pub(crate) authority: Authority,
     pub(crate) revoked: watch::Sender<Arc<Revoked>>,
+    pub(crate) next_pin: watch::Sender<Option<[u8; 32]>>,
     pub(crate) drain: CancellationToken,
     pub(crate) serving: JoinHandle<()>,
 }
@@ -43,16 +44,30 @@ pub(crate) struct Bed {
 impl Bed {
     /// A relay that lets clients reach the networks in `allow`.
     pub(crate) fn start(allow: &[&str], limits: Limits) -> Self {
+        let authority = Authority::generate().unwrap();
+        let bed = Self::with_tokens(allow, limits, authority.verifier(), None);
+        Self { authority, ..bed }
+    }
+
+    /// The same, with tokens of another authority.
+    pub(crate) fn with_tokens(
+        allow: &[&str],
+        limits: Limits,
+        verifier: Verifier,
+        renewer: Option<Arc<Renewer>>,
+    ) -> Self {
         let socket = udp_socket();
         let address = socket.local_addr().unwrap();
         let identity = Identity::generate().unwrap();
         let pin = identity.pin();
         let authority = Authority::generate().unwrap();
         let (revoked, receiver) = watch::channel(Arc::default());
+        let next_pin = watch::Sender::new(Some([9; 32]));
         let config = RelayConfig {
             identity,
-            next_pin: Some([9; 32]),
-            verifier: authority.verifier(),
+            next_pin: next_pin.subscribe(),
+            renewer,
+            verifier,
             revoked: receiver,
             limits,
             seed: None,
@@ -61,7 +76,7 @@ impl Bed {
         let relay = Relay::bind(config, vec![socket], TcpEgress::new(rules, OwnAddresses::default())).unwrap();
         let drain = CancellationToken::new();
         let serving = tokio::spawn(relay.serve(drain.clone()));
-        Bed { address, pin, authority, revoked, drain, serving }
+        Bed { address, pin, authority, revoked, next_pin, drain, serving }
     }
 
     /// A token that is good for an hour, and its id.

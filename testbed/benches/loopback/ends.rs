@@ -42,7 +42,8 @@ pub(crate) async fn relay(target: &str) -> Result<()> {
     let (_revoked, revoked) = watch::channel(Arc::default());
     let config = RelayConfig {
         identity,
-        next_pin: None,
+        next_pin: watch::channel(None).1,
+        renewer: None,
         verifier: authority.verifier(),
         revoked,
         limits: Limits::default(),

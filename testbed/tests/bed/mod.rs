@@ -84,7 +84,8 @@ impl Bed {
     fn start_relay(&self) -> JoinHandle<()> {
         let config = RelayConfig {
             identity: Identity::from_pem(&self.identity).unwrap(),
-            next_pin: None,
+            next_pin: watch::channel(None).1,
+            renewer: None,
             verifier: self.authority.verifier(),
             revoked: self.revoked.subscribe(),
             limits: Limits::default(),
@@ -159,7 +160,7 @@ fn relay_sockets(network: &VirtualNetwork) -> Vec<Arc<VirtualSocket>> {
 }
 
 /// `endless_bytes` counts what `endless:80` could write.
-fn origins(endless_bytes: Arc<AtomicU64>) -> Origins {
+pub(crate) fn origins(endless_bytes: Arc<AtomicU64>) -> Origins {
     Origins::new()
         .with("blob:80", |mut tcp| async move {
             // Asked for a number of bytes, sends them.
