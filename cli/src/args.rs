@@ -10,9 +10,8 @@ use tandem_core::config::Config;
 use tandem_core::inbound::Forward;
 use tandem_proto::congestion::Algorithm;
 use tandem_proto::mode::{Mode, Sides};
-use tandem_proto::pairing::PairingLink;
 
-use crate::link;
+use crate::link::{self, Paired};
 
 /// One QUIC connection over several networks at once, behind a local proxy.
 #[derive(Debug, Parser)]
@@ -30,12 +29,19 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Keep a pairing link in the keychain, or in a private file where there is none.
+    /// Keep a relay's pairing link in the keychain, or in a private file where there is none, beside those of other relays. A
+    /// new link of a known relay takes the old one's place.
     Pair {
         /// The link (tandem://...), or - to read it from standard input, where no process list shows it.
         #[arg(value_name = "LINK|-")]
         link: String,
+        /// What to call the relay [default: its address]
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
     },
+    /// Show and change which relays `tandem pair` has kept.
+    #[command(subcommand)]
+    Relay(RelayCommand),
     /// Run the client: a local proxy whose connections travel over all networks to the relay.
     Run(Box<RunOptions>),
     /// Show how the running client stands, once or with --watch again and again.
@@ -55,6 +61,40 @@ pub(crate) enum Command {
     /// Show what bicasting does: a server, a relay and a client in this process, two lossy networks emulated between
     /// them, and one download after another. Takes half a minute, no privileges and no network.
     Demo(DemoOptions),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RelayCommand {
+    /// Show the relays, without their tokens.
+    List(ListOutput),
+    /// Give a relay another name.
+    Rename {
+        /// Its name now.
+        from: String,
+        /// The new one: letters, digits, '-', '.' and '_'.
+        to: String,
+    },
+    /// Forget a relay and the right to use it.
+    Remove {
+        /// Its name.
+        name: String,
+    },
+    /// Prefer a relay: it is used whenever it answers, and others when it does not. Counts from the client's next start on.
+    Use {
+        /// Its name.
+        #[arg(required_unless_present = "nearest")]
+        name: Option<String>,
+        /// Prefer none: use the nearest that answers.
+        #[arg(long, conflicts_with = "name")]
+        nearest: bool,
+    },
+}
+
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct ListOutput {
+    /// As a JSON array of objects with name, addresses, preferred and paired_as (the token's name at the relay).
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Clone, Copy, Args)]
@@ -80,13 +120,13 @@ pub(crate) struct StatusOptions {
 /// What a client works with: `run` uses it, `doctor` looks into it.
 #[derive(Debug, Args)]
 pub(crate) struct Setup {
-    /// The pairing link, or - to read it from standard input. Else it comes from --link-file, the environment's
-    /// TANDEM_LINK, the configuration, or what `tandem pair` has kept.
-    #[arg(long, value_name = "LINK|-", conflicts_with = "link_file")]
-    link: Option<String>,
-    /// A file with the pairing link.
-    #[arg(long, value_name = "FILE")]
-    link_file: Option<PathBuf>,
+    /// A relay's pairing link, or - to read links from standard input; may be given several times. Else they come from
+    /// --link-file, the environment's TANDEM_LINK, the configuration, or what `tandem pair` has kept.
+    #[arg(long = "link", value_name = "LINK|-", conflicts_with = "link_files")]
+    links: Vec<String>,
+    /// A file with pairing links, one a line; may be given several times. Renewed tokens are written there.
+    #[arg(long = "link-file", value_name = "FILE")]
+    link_files: Vec<PathBuf>,
     /// Where the proxy listens, for SOCKS5 and HTTP alike [default: 127.0.0.1:1080]
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
@@ -212,9 +252,9 @@ impl ModeArguments {
 }
 
 impl Setup {
-    /// The pairing link by flags, environment, configuration or keychain, in this order.
-    pub(crate) fn link(&self, file: &Config) -> anyhow::Result<PairingLink> {
-        link::find(self.link.as_deref(), self.link_file.as_deref(), file.link_file.as_deref())
+    /// The pairing links by flags, environment, configuration or keychain, in this order.
+    pub(crate) fn links(&self, file: &Config) -> anyhow::Result<Paired> {
+        link::find(&self.links, &self.link_files, file.link_file.as_deref())
     }
 
     /// Where the proxy listens.

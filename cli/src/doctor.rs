@@ -59,12 +59,13 @@ fn plan(options: DoctorOptions, control: Option<PathBuf>) -> Plan {
         Ok(file) => (file.unwrap_or_default(), setup.config.clone().map(Ok)),
         Err(error) => (Config::default(), Some(Err(format!("{:#}", anyhow::Error::from(error))))),
     };
-    let link = setup.link(&file);
+    let links =
+        setup.links(&file).map(|paired| paired.pairings.list().iter().map(|known| known.link.clone()).collect());
     let mut listen: Vec<SocketAddr> = vec![setup.listen(&file)];
     listen.extend(file.forwards.iter().map(|forward| forward.listen));
     Plan {
         config,
-        link: link.map_err(|error| format!("{error:#}")),
+        links: links.map_err(|error| format!("{error:#}")),
         listen,
         interfaces: setup.interfaces(file.interfaces),
         control,

@@ -1,6 +1,6 @@
 //! `tandem`: the headless client and its owner's tool.
 //!
-//! `pair` keeps a pairing link, `run` is the client itself, and `status`, `paths`, `stats`, `mode` and `stop` talk to a
+//! `pair` keeps a pairing link, `relay` shows and changes what is kept, `run` is the client itself, and `status`, `paths`, `stats`, `mode` and `stop` talk to a
 //! running one through its control socket; `doctor` finds out why there is no connection, or a bad one, and `demo` shows
 //! all of it on one machine. Output is for people; with `--json` it is for programs, of a running client the snapshot that
 //! every surface shows.
@@ -51,7 +51,8 @@ async fn carry_out(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let done = match arguments.command {
         // A machine without a place for the socket has no running client.
         Command::Doctor(options) => return doctor::run(options, control().ok()).await,
-        Command::Pair { link } => link::pair(&link),
+        Command::Pair { link, name } => link::pair(&link, name.as_deref()),
+        Command::Relay(command) => link::relay(&command),
         Command::Run(options) => run::run(*options, &control()?).await,
         Command::Demo(options) => demo::run(options).await,
         Command::Mode(mode) => {

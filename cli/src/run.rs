@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use tandem_core::client::control::ControlServer;
-use tandem_core::client::{Engine, EngineConfig};
+use tandem_core::client::{Engine, EngineConfig, default_addresses};
 use tandem_core::config::Config;
 use tandem_core::platform::System;
 use tandem_proto::stats::{SessionState, Snapshot};
 
 use crate::args::RunOptions;
+use crate::link::Paired;
 use crate::shutdown::Signals;
 use tandem_core::print::say;
 
@@ -29,7 +30,7 @@ pub(crate) async fn run(options: RunOptions, control: &Path) -> anyhow::Result<(
     }
 
     let mut snapshots = handle.subscribe();
-    let mut state = None;
+    let mut told = None;
     let refusal = loop {
         tokio::select! {
             () = signals.next() => break None,
@@ -39,8 +40,10 @@ pub(crate) async fn run(options: RunOptions, control: &Path) -> anyhow::Result<(
                 if snapshot.state == SessionState::Stopped && snapshot.problem.is_some() {
                     break snapshot.problem.clone();
                 }
-                if state.replace(snapshot.state) != Some(snapshot.state) {
+                let now = (snapshot.state, snapshot.relay.clone());
+                if told.as_ref() != Some(&now) {
                     announce(&snapshot);
+                    told = Some(now);
                 }
             }
         }
@@ -72,7 +75,10 @@ fn engine_config(options: RunOptions) -> anyhow::Result<EngineConfig> {
     let mode = options.mode()?;
     let setup = options.setup;
     let file = setup.config.as_deref().map(Config::load).transpose()?.unwrap_or_default();
-    let mut config = EngineConfig::new(setup.link(&file)?);
+    let Paired { pairings, keeper } = setup.links(&file)?;
+    let mut config = EngineConfig::with_relays(&pairings);
+    config.keeper = keeper;
+    config.addresses = default_addresses();
     config.listen = Some(setup.listen(&file));
     config.credentials = file.credentials;
     config.forwards = file.forwards;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anyhow::Context as _;
-use tandem_proto::stats::{DirectionStats, PathState, PathStats, SessionState, Snapshot};
+use tandem_proto::stats::{DirectionStats, PathState, PathStats, RelayState, RelayStats, SessionState, Snapshot};
 
 use crate::args::Output;
 use tandem_core::print::print;
@@ -40,9 +40,38 @@ pub(crate) fn status(snapshot: &Snapshot) -> String {
         }
         let _ = writeln!(text, "round trip {:.1} ms", snapshot.srtt_ms);
     }
+    if snapshot.relays.len() > 1 {
+        let _ = write!(text, "\n{}\n", relays(snapshot));
+    }
     let _ = writeln!(text, "connections {} open, {} so far", snapshot.flows_open, snapshot.flows_total);
     if !snapshot.paths.is_empty() {
         let _ = write!(text, "\n{}", paths(snapshot));
+    }
+    text
+}
+
+/// The relays as a table.
+fn relays(snapshot: &Snapshot) -> String {
+    let mut rows = vec![row(["RELAY", "STATE", "RTT ms", "ADDRESSES"])];
+    for relay in &snapshot.relays {
+        let state = match relay.state {
+            RelayState::Used => "used",
+            RelayState::Leaving => "going away",
+            RelayState::Known => "known",
+            RelayState::Refused => "refuses this client",
+        };
+        rows.push(vec![
+            if relay.preferred { format!("{}*", relay.name) } else { relay.name.clone() },
+            state.to_owned(),
+            relay.rtt_ms.map_or_else(|| "-".to_owned(), |rtt| format!("{rtt:.1}")),
+            relay.addresses.clone(),
+        ]);
+    }
+    let mut text = table(&rows);
+    for RelayStats { name, problem, .. } in &snapshot.relays {
+        if let Some(problem) = problem {
+            let _ = writeln!(text, "{name}: {problem}");
+        }
     }
     text
 }
@@ -141,7 +170,7 @@ fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
 }
 
 /// Columns as wide as their widest cell, two spaces between.
-fn table(rows: &[Vec<String>]) -> String {
+pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<_> = (0..columns).map(width).collect();

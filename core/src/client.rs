@@ -1,15 +1,17 @@
 //! The engine of the client: from local connections to flows over a session that keeps itself alive.
 //!
 //! [`Engine`] owns everything that runs: the inbounds, the session to the relay with its paths, and the snapshots that
-//! every surface shows. The session is made anew whenever it ends, unless the relay refuses the client. The control
+//! every surface shows. The session is made anew whenever it ends, with the nearest of the relays that answer, unless all of
+//! them refuse the client. The control
 //! socket, through which other processes ask and steer the engine, stands beside it ([`control`]), and so does what finds
 //! out why there is no session ([`doctor`]).
 //!
 //! ```text
-//! inbounds → SessionDial → session (connect, Hello, paths) → transport
+//! inbounds → SessionDial → session → relays (which one) → maker (connect, Hello, paths) → transport
 //!                 ↑ waits for ↑ is told of networks by the platform
 //! ```
 
+mod addresses;
 mod backoff;
 mod captive;
 pub mod control;
@@ -18,16 +20,18 @@ mod dial;
 pub mod doctor;
 mod engine;
 mod handshake;
+mod leftovers;
 mod maker;
 mod names;
 mod nat64;
 mod networks;
 mod race;
+mod relays;
 mod session;
 mod wake;
 mod ways;
 
-pub use engine::{Engine, EngineConfig, EngineError, EngineHandle};
+pub use engine::{Engine, EngineConfig, EngineError, EngineHandle, default_addresses};
 
 /// Where the proxy listens unless told otherwise.
 pub const DEFAULT_LISTEN: std::net::SocketAddr =

@@ -1,36 +1,49 @@
-//! Where a pairing link is kept between runs: the system's keychain, or a private file where there is none.
+//! Where pairing links are kept between runs: the system's keychain, or a private file where there is none.
 //!
 //! A keychain may hang (a service that waits for a screen nobody looks at), so every question to it has
-//! [`KEYCHAIN_LIMIT`]. A link that the user gives by flag, file or environment never touches a store.
+//! [`KEYCHAIN_LIMIT`], and one that was silent is not asked again. A link that the user gives by flag or environment never
+//! touches a store; one given in a file is kept up to date there ([`LinkFiles`]).
 
 mod file;
 mod keychain;
+mod link_files;
 
 pub use file::SecretFile;
 pub use keychain::{KEYCHAIN_LIMIT, Keychain};
+pub use link_files::LinkFiles;
 
 use std::fmt;
+use std::fs::File;
 use std::path::PathBuf;
 
 use parking_lot::Mutex;
-use tandem_proto::pairing::{LinkError, PairingLink};
+use tandem_proto::pairing::{PairingLink, Pairings, PairingsError};
 
-/// Keeps one pairing link.
+/// Keeps the pairings of one user.
 pub trait SecretStore: Send + Sync {
-    /// The link kept here, if any.
+    /// The pairings kept here; none if nothing is.
     ///
     /// # Errors
-    /// When the store cannot be asked, or what it holds is no link.
-    fn load(&self) -> Result<Option<PairingLink>, SecretError>;
+    /// When the store cannot be asked, or what it holds are no pairings.
+    fn load(&self) -> Result<Pairings, SecretError>;
 
-    /// Keeps a link in place of any other.
+    /// Keeps these in place of any others.
     ///
     /// # Errors
-    /// When the store cannot take it.
-    fn save(&self, link: &PairingLink) -> Result<Kept, SecretError>;
+    /// When the store cannot take them.
+    fn save(&self, pairings: &Pairings) -> Result<Kept, SecretError>;
 }
 
-/// Where a link was put.
+/// Keeps what a relay changes of a link while a session lives: a renewed token, the pin of its next key.
+pub trait Keeper: fmt::Debug + Send + Sync + 'static {
+    /// Takes over token and pins of this link; may block.
+    ///
+    /// # Errors
+    /// When that fails, or the pairing is not kept here any more.
+    fn keep(&self, link: &PairingLink) -> Result<(), SecretError>;
+}
+
+/// Where pairings were put.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kept {
     /// In the system's keychain.
@@ -72,24 +85,32 @@ pub enum SecretError {
     /// Others than the owner may read the file.
     #[error("{0} can be read by others: make it private (chmod 600)")]
     Exposed(PathBuf),
-    /// What is stored is not a pairing link.
-    #[error("what is stored in {place} is no pairing link: pair again")]
-    Link {
+    /// What is stored are not pairings.
+    #[error("what is stored in {place} are no pairings: pair again")]
+    Text {
         /// Where it was found.
         place: Kept,
         /// What is wrong with it.
         #[source]
-        source: LinkError,
+        source: PairingsError,
     },
+    /// The change that was asked for cannot be made.
+    #[error(transparent)]
+    Change(#[from] PairingsError),
+    /// A changed link belongs to no pairing that is kept here.
+    #[error("the pairing is not kept here any more")]
+    NotKept,
     /// The machine names no place for a user's files.
     #[error("there is no home directory to keep the pairing in")]
     NoHome,
 }
 
 /// The keychain where there is one, else a private file in the user's configuration directory.
+#[derive(Debug)]
 pub struct SystemStore {
     keychain: Keychain,
     file: SecretFile,
+    lock: PathBuf,
 }
 
 impl SystemStore {
@@ -98,51 +119,99 @@ impl SystemStore {
     /// # Errors
     /// [`SecretError::NoHome`].
     pub fn new() -> Result<Self, SecretError> {
-        let directory = dirs::config_dir().ok_or(SecretError::NoHome)?;
-        Ok(Self { keychain: Keychain::default(), file: SecretFile::new(directory.join("tandem").join("pairing")) })
+        let directory = dirs::config_dir().ok_or(SecretError::NoHome)?.join("tandem");
+        let (file, lock) = (SecretFile::new(directory.join("pairing")), directory.join("pairing.lock"));
+        Ok(Self { keychain: Keychain::default(), file, lock })
+    }
+
+    /// Changes what is kept, while no other process does; answers with where it is kept now, `None` if nothing changed.
+    ///
+    /// # Errors
+    /// The change's own, and those of loading and saving.
+    pub fn update<T>(
+        &self,
+        change: impl FnOnce(&mut Pairings) -> Result<T, PairingsError>,
+    ) -> Result<(T, Option<Kept>), SecretError> {
+        let _locked = self.lock().map_err(|source| SecretError::File { path: self.lock.clone(), source })?;
+        let before = self.load()?;
+        let mut pairings = before.clone();
+        let done = change(&mut pairings)?;
+        let kept = if pairings == before { None } else { Some(self.save(&pairings)?) };
+        Ok((done, kept))
+    }
+
+    /// Held until the file is dropped.
+    fn lock(&self) -> std::io::Result<File> {
+        if let Some(directory) = self.lock.parent() {
+            std::fs::create_dir_all(directory)?;
+        }
+        let file = File::create(&self.lock)?;
+        file.lock()?;
+        Ok(file)
     }
 }
 
 impl SecretStore for SystemStore {
-    fn load(&self) -> Result<Option<PairingLink>, SecretError> {
-        // The file first: it is quick, and holds a link only if the keychain could not take it.
-        if let Some(link) = self.file.load()? {
-            return Ok(Some(link));
+    fn load(&self) -> Result<Pairings, SecretError> {
+        // The file first: it is quick, and holds something only if the keychain could not take it.
+        let pairings = self.file.load()?;
+        if !pairings.is_empty() {
+            return Ok(pairings);
         }
         match self.keychain.load() {
             Err(error @ (SecretError::Keychain(_) | SecretError::KeychainSilent)) => {
                 tracing::debug!(error = &error as &dyn std::error::Error, "no keychain, and no pairing file");
-                Ok(None)
+                Ok(Pairings::default())
             }
             done => done,
         }
     }
 
-    fn save(&self, link: &PairingLink) -> Result<Kept, SecretError> {
-        match self.keychain.save(link) {
+    fn save(&self, pairings: &Pairings) -> Result<Kept, SecretError> {
+        match self.keychain.save(pairings) {
             Ok(kept) => {
                 self.file.remove()?;
                 Ok(kept)
             }
             Err(error) => {
-                tracing::debug!(error = &error as &dyn std::error::Error, "no keychain: keeping the pairing in a file");
-                self.file.save(link)
+                tracing::debug!(
+                    error = &error as &dyn std::error::Error,
+                    "no keychain: keeping the pairings in a file"
+                );
+                self.file.save(pairings)
             }
         }
     }
 }
 
+/// The store of the user whose process this is.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemKeeper;
+
+impl Keeper for SystemKeeper {
+    fn keep(&self, link: &PairingLink) -> Result<(), SecretError> {
+        let (known, _) = SystemStore::new()?.update(|pairings| Ok(pairings.renew(link)))?;
+        if known { Ok(()) } else { Err(SecretError::NotKept) }
+    }
+}
+
 /// A store that lives as long as the process, for tests and scripted runs.
-#[derive(Default)]
-pub struct MemoryStore(Mutex<Option<PairingLink>>);
+#[derive(Debug, Default)]
+pub struct MemoryStore(Mutex<Pairings>);
 
 impl SecretStore for MemoryStore {
-    fn load(&self) -> Result<Option<PairingLink>, SecretError> {
+    fn load(&self) -> Result<Pairings, SecretError> {
         Ok(self.0.lock().clone())
     }
 
-    fn save(&self, link: &PairingLink) -> Result<Kept, SecretError> {
-        *self.0.lock() = Some(link.clone());
+    fn save(&self, pairings: &Pairings) -> Result<Kept, SecretError> {
+        *self.0.lock() = pairings.clone();
         Ok(Kept::Memory)
+    }
+}
+
+impl Keeper for MemoryStore {
+    fn keep(&self, link: &PairingLink) -> Result<(), SecretError> {
+        if self.0.lock().renew(link) { Ok(()) } else { Err(SecretError::NotKept) }
     }
 }

@@ -14,8 +14,11 @@ pub struct Snapshot {
     pub state: SessionState,
     /// Why there is no connection, in words for a person; `None` while connected.
     pub problem: Option<String>,
-    /// The relay's name or address as paired, with port.
+    /// The addresses, as paired, of the relay in use; while there is none and several are known, those of all of them.
     pub relay: String,
+    /// Every relay that the client is paired with, in the order in which they came.
+    #[serde(default)]
+    pub relays: Vec<RelayStats>,
     /// How datagrams use the paths.
     #[serde(flatten)]
     pub mode: Mode,
@@ -42,6 +45,40 @@ pub struct Snapshot {
     pub down: DirectionStats,
     /// Every path, in the order in which they were added.
     pub paths: Vec<PathStats>,
+}
+
+/// One of the relays that a client is paired with.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RelayStats {
+    /// What its user calls it.
+    pub name: String,
+    /// Its addresses as paired.
+    pub addresses: String,
+    /// Whether it is in use.
+    pub state: RelayState,
+    /// Whether it is taken before nearer ones.
+    pub preferred: bool,
+    /// The round trip of the last handshake with it, in milliseconds; `None` before the first.
+    pub rtt_ms: Option<f64>,
+    /// When the token for it expires, in seconds since the Unix epoch; `None` before the first session.
+    pub token_expires: Option<u64>,
+    /// What went wrong with it last, in words for a person; `None` while it is in use.
+    pub problem: Option<String>,
+}
+
+/// What a relay is to the client now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RelayState {
+    /// The session is with it.
+    Used,
+    /// The session is with it, and it is about to stop.
+    Leaving,
+    /// It may be used when it is needed.
+    #[default]
+    Known,
+    /// It refuses this client for good.
+    Refused,
 }
 
 /// Where a client's session stands.

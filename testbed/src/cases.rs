@@ -10,6 +10,7 @@ mod figures;
 mod long;
 mod multi;
 mod path;
+mod relays;
 mod report;
 mod sleep;
 mod stand;
@@ -38,7 +39,9 @@ pub struct Case {
 
 /// Every case, in the order of docs/CASES.md, then the figures.
 pub fn all() -> impl Iterator<Item = &'static Case> {
-    [tcp::CASES, path::CASES, cc::CASES, multi::CASES, sleep::CASES, figures::CASES, long::CASES].into_iter().flatten()
+    [tcp::CASES, path::CASES, cc::CASES, multi::CASES, sleep::CASES, figures::CASES, relays::CASES, long::CASES]
+        .into_iter()
+        .flatten()
 }
 
 /// The cases that run unless told otherwise: those with a code.

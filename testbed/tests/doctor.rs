@@ -20,7 +20,7 @@ use tandem_testbed::virtual_time::run;
 use tokio::time::Instant;
 
 async fn ways(bed: &Bed, platform: &Scripted, full: bool) -> Vec<Way> {
-    let pairing = bed.config().link;
+    let pairing = bed.config().relays[0].link.clone();
     examine_ways(&pairing, Vec::new(), Arc::new(platform.clone()), full, Arc::new(|_| {})).await.1
 }
 

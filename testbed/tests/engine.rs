@@ -153,7 +153,7 @@ fn a_relay_out_of_reach_at_one_address_is_reached_at_another_within_seconds() {
         |seed| link(10, seed),
         async |bed| {
             let mut config = bed.config();
-            config.link.relays.push(RELAY_TOO.parse().unwrap());
+            config.relays[0].link.relays.push(RELAY_TOO.parse().unwrap());
             let engine = bed.engine(config).await;
             let dial = engine.handle().dial();
             download(&dial, 1000).await;
@@ -177,7 +177,7 @@ fn a_relay_out_of_reach_from_a_new_network_is_reached_at_another_address_within_
             let (wifi, cell) = (card(&bed.network, &bed.lines[0], 0), card(&bed.network, &bed.lines[1], 1));
             bed.platform.set(vec![cell]);
             let mut config = bed.config();
-            config.link.relays.push(RELAY_TOO.parse().unwrap());
+            config.relays[0].link.relays.push(RELAY_TOO.parse().unwrap());
             let engine = bed.engine(config).await;
             let dial = engine.handle().dial();
             download(&dial, 1000).await;
@@ -204,7 +204,7 @@ fn a_new_network_joins_the_session_at_the_address_where_it_lives() {
             bed.platform.set(vec![wifi.clone()]);
             bed.each_direction(Line::cut);
             let mut config = bed.config();
-            config.link.relays.push(RELAY_TOO.parse().unwrap());
+            config.relays[0].link.relays.push(RELAY_TOO.parse().unwrap());
             let engine = bed.engine(config).await;
             until(&engine, "a path at the second address is up", |snapshot| paths_up(snapshot) == ["wifi0"]).await;
             bed.platform.set(vec![wifi, cell]);
@@ -247,7 +247,7 @@ fn a_client_that_the_relay_does_not_know_is_told_so_and_tries_no_more() {
                 .unwrap()
                 .issue("foreign", OffsetDateTime::now_utc(), Duration::from_secs(3600))
                 .unwrap();
-            config.link.token = Secret::new(foreign.expose().to_owned());
+            config.relays[0].link.token = Secret::new(foreign.expose().to_owned());
             let engine = bed.engine(config).await;
             let stopped = until(&engine, "it gives up", |snapshot| snapshot.state == SessionState::Stopped).await;
             assert!(stopped.problem.unwrap().contains("pair again with a new link"));
@@ -263,7 +263,7 @@ fn a_wrong_key_is_no_relay() {
         |seed| link(10, seed),
         async |bed| {
             let mut config = bed.config();
-            config.link.pins = vec![[1; 32]];
+            config.relays[0].link.pins = vec![[1; 32]];
             let engine = bed.engine(config).await;
             let trying = until(&engine, "it says what is wrong", |snapshot| snapshot.problem.is_some()).await;
             assert_eq!(trying.state, SessionState::Connecting);

@@ -77,7 +77,7 @@ fn dead_ipv6_on_every_network_delays_neither_the_session_nor_its_paths() {
             let cell = card_with(&bed, 1, &["10.2.0.2", "2001:db8:2::2"], &[RELAY]);
             bed.platform.set(vec![wifi, cell]);
             let mut config = bed.config();
-            config.link.relays = vec![DEAD_V6.parse().unwrap(), RELAY.parse().unwrap()];
+            config.relays[0].link.relays = vec![DEAD_V6.parse().unwrap(), RELAY.parse().unwrap()];
             let engine = bed.engine(config).await;
             let up = until(&engine, "both paths are up", all_up(2)).await;
             assert!(elapsed() < Duration::from_millis(700), "{:?}", elapsed());
@@ -98,7 +98,7 @@ fn dead_ipv6_on_a_network_that_joins_later_delays_its_path_by_a_quarter_of_a_sec
             let cell = card_with(&bed, 1, &["10.2.0.2", "2001:db8:2::2"], &[RELAY]);
             bed.platform.set(vec![wifi.clone()]);
             let mut config = bed.config();
-            config.link.relays = vec!["[2001:db8::9]:4433".parse().unwrap(), RELAY.parse().unwrap()];
+            config.relays[0].link.relays = vec!["[2001:db8::9]:4433".parse().unwrap(), RELAY.parse().unwrap()];
             let engine = bed.engine(config).await;
             until(&engine, "the first path is up", all_up(1)).await;
             sleep(SECOND).await;
@@ -122,7 +122,7 @@ fn a_dead_first_address_costs_no_more_than_a_dead_family_and_is_not_the_first_ch
                 Some(_) => vec![],
             }));
             let mut config = bed.config();
-            config.link.relays = vec!["relay.example:4433".parse().unwrap()];
+            config.relays[0].link.relays = vec!["relay.example:4433".parse().unwrap()];
             let engine = bed.engine(config).await;
             until(&engine, "the path is up", all_up(1)).await;
             assert!(elapsed() < Duration::from_millis(700), "{:?}", elapsed());
@@ -152,7 +152,7 @@ fn on_an_ipv6_only_network_a_relay_with_ipv4_only_is_reached_by_name_through_its
                 _ => vec![],
             }));
             let mut config = bed.config();
-            config.link.relays = vec!["relay.example:4433".parse().unwrap()];
+            config.relays[0].link.relays = vec!["relay.example:4433".parse().unwrap()];
             let engine = bed.engine(config).await;
             until(&engine, "both paths are up", all_up(2)).await;
             assert!(elapsed() < SECOND, "{:?}", elapsed());
@@ -182,6 +182,72 @@ fn on_an_ipv6_only_network_a_relay_given_by_its_ipv4_address_is_reached_through_
             },
         );
     }
+}
+
+/// A system's resolver that never answers, and networks' own that say what the function does.
+fn dead_system(answer: fn(&str) -> Vec<&'static str>) -> Resolver {
+    Arc::new(move |_, network| {
+        let found = network.map(answer);
+        Box::pin(async move {
+            match found {
+                None => std::future::pending().await,
+                Some(found) if found.is_empty() => Err(io::ErrorKind::TimedOut.into()),
+                Some(found) => Ok(found.iter().map(|text| text.parse().unwrap()).collect()),
+            }
+        })
+    })
+}
+
+/// DNS-3
+#[test]
+fn a_relay_is_found_where_it_was_before_though_no_resolver_answers() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("addresses.json");
+    std::fs::write(&file, r#"{"version":1,"names":{"relay.example":["203.0.113.66","203.0.113.1"]}}"#).unwrap();
+    scenario(
+        |seed| link(10, seed),
+        async |bed| {
+            bed.platform.set(vec![card_with(&bed, 0, &["10.1.0.2"], &[RELAY])]);
+            bed.platform.set_resolver(dead_system(|_| vec![]));
+            let mut config = bed.config();
+            config.relays[0].link.relays = vec!["relay.example:4433".parse().unwrap()];
+            config.addresses = Some(file);
+            let engine = bed.engine(config).await;
+            until(&engine, "the path is up", all_up(1)).await;
+            // The first of the two is somebody else's by now.
+            assert!(elapsed() < SECOND, "{:?}", elapsed());
+            download(&engine.handle().dial(), 1000).await;
+        },
+    );
+}
+
+/// DNS-3
+#[test]
+fn a_relay_is_found_at_a_new_address_by_a_networks_own_resolver_though_the_systems_is_dead() {
+    scenario(
+        |seed| link(10, seed),
+        async |mut bed| {
+            let old = "203.0.113.66:4433";
+            bed.platform.set(vec![card_with(&bed, 0, &["10.1.0.2"], &[old])]);
+            bed.platform.set_resolver(dead_system(|_| vec!["203.0.113.66"]));
+            let mut config = bed.config();
+            config.relays[0].link.relays = vec!["relay.example:4433".parse().unwrap()];
+            let engine = bed.engine(config).await;
+            until(&engine, "the path is up", all_up(1)).await;
+            let dial = engine.handle().dial();
+            download(&dial, 1000).await;
+            // The relay moves, and its name with it; what is sent to the old address comes nowhere.
+            bed.platform.set_resolver(dead_system(|_| vec!["203.0.113.1"]));
+            bed.platform.set(vec![card_with(&bed, 0, &["10.1.0.3"], &[RELAY])]);
+            bed.each_direction(Line::cut);
+            bed.crash_and_restart_relay();
+            sleep(SECOND).await;
+            bed.each_direction(Line::restore);
+            let moved = elapsed();
+            timeout(30 * SECOND, download(&dial, 1000)).await.unwrap();
+            assert!(elapsed() - moved < 8 * SECOND, "{:?}", elapsed() - moved);
+        },
+    );
 }
 
 /// What a login page in between answers, on one network until the login.

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::captive::{self, Finding, Outcome, Silent, Suspicions};
 use super::maker::Maker;
+use super::relays::Relays;
 use super::session::Phase;
 use crate::platform::{Interface, Platform};
 use crate::transport::Connection;
@@ -25,23 +26,33 @@ const LOOK_LIMIT: Duration = Duration::from_secs(4);
 pub(super) type Findings = BTreeMap<String, Finding>;
 
 /// Looks at silent networks until the session ends for good.
-pub(super) async fn diagnose(maker: Arc<Maker>, mut phase: watch::Receiver<Phase>, findings: watch::Sender<Findings>) {
+pub(super) async fn diagnose(
+    relays: Arc<Relays>,
+    mut phase: watch::Receiver<Phase>,
+    findings: watch::Sender<Findings>,
+) {
     let mut suspicions = Suspicions::default();
     let mut looks = JoinSet::new();
-    let mut machine = maker.networks.subscribe();
+    // While there is no session, the networks are looked at for the relay that was used last.
+    let mut present = 0;
+    let mut machine = relays.maker(present).networks.subscribe();
     machine.mark_unchanged();
-    let mut names = maker.names.subscribe();
     loop {
         let connection = match &*phase.borrow_and_update() {
-            Phase::Connected(connected) => Some(connected.connection.clone()),
+            Phase::Connected(connected) => {
+                present = connected.relay;
+                Some(connected.connection.clone())
+            }
             Phase::Connecting { .. } => None,
             Phase::Ended { .. } => return,
         };
+        let maker = relays.maker(present);
+        let mut names = maker.names.subscribe();
         let mut path_changes = connection.as_ref().map(Connection::path_changes);
         let paths = connection.map(|connection| connection.stats().link.paths);
         let networks = maker.networks.chosen();
         let now = Instant::now();
-        suspicions.see(&silent(&maker, &networks, paths.as_deref()), now);
+        suspicions.see(&silent(maker, &networks, paths.as_deref()), now);
         while let Some(due) = suspicions.due(now) {
             let find = |name: &str| networks.iter().find(|interface| interface.name == name).cloned();
             let working = paths.iter().flatten().find(|path| path.state == PathState::Up);

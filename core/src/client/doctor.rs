@@ -25,6 +25,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
+use super::addresses::Addresses;
 use super::control::{self, ControlError, Request};
 use super::names::Names;
 use super::networks::Networks;
@@ -51,8 +52,8 @@ const MAX_SESSIONS: usize = 8;
 pub struct Plan {
     /// The configuration file, if there is one, and what is wrong with it.
     pub config: Option<Result<PathBuf, String>>,
-    /// The pairing, or why there is none.
-    pub link: Result<PairingLink, String>,
+    /// The pairings, or why there are none.
+    pub links: Result<Vec<PairingLink>, String>,
     /// Where the client would listen.
     pub listen: Vec<SocketAddr>,
     /// Names of the interfaces to use; empty for every way to the internet.
@@ -68,7 +69,7 @@ pub struct Plan {
 pub struct Facts {
     /// See [`Plan::config`].
     pub config: Option<Result<PathBuf, String>>,
-    /// The relay's addresses as paired, or why there is no pairing.
+    /// The relays' addresses as paired, or why there is no pairing.
     pub link: Result<Vec<String>, String>,
     /// Whether the keychain holds a pairing, or why it cannot be asked.
     pub keychain: Result<bool, String>,
@@ -136,17 +137,22 @@ pub async fn examine(plan: Plan, platform: Arc<dyn Platform>, progress: Progress
         found.sort_by_key(|(interface, _)| interface.index);
     }
     let keychain = match keychain.await {
-        Ok(loaded) => loaded.map(|link| link.is_some()).map_err(|error| chain(&error)),
+        Ok(loaded) => loaded.map(|pairings| !pairings.is_empty()).map_err(|error| chain(&error)),
         Err(_) => Err("asking it failed".to_owned()),
     };
-    let (names, ways) = match &plan.link {
-        Ok(link) => examine_relay(link, &networks, platform, plan.full, progress).await,
-        Err(_) => (Vec::new(), Vec::new()),
+    let (mut names, mut ways) = (Vec::new(), Vec::new());
+    for link in plan.links.iter().flatten() {
+        let (platform, progress) = (Arc::clone(&platform), Arc::clone(&progress));
+        let (found, examined) = examine_relay(link, &networks, platform, plan.full, progress).await;
+        names.extend(found);
+        ways.extend(examined);
+    }
+    let relays = |links: Vec<PairingLink>| {
+        links.iter().flat_map(|link| &link.relays).map(ToString::to_string).collect::<Vec<_>>()
     };
-    let relays = |link: PairingLink| link.relays.iter().map(ToString::to_string).collect();
     Facts {
         config: plan.config,
-        link: plan.link.map(relays),
+        link: plan.links.map(relays),
         keychain,
         engine,
         listen,
@@ -182,7 +188,7 @@ async fn examine_relay(
     let mut chosen = networks.chosen();
     chosen.sort_by_key(|interface| interface.index);
     // As a session would know them: every network's own answers, and what a NAT64 makes of them.
-    let addresses = Names::new(link.relays.clone(), Arc::clone(&platform));
+    let addresses = Names::new(link.relays.clone(), Arc::clone(&platform), Arc::new(Addresses::load(None)));
     addresses.refresh(&chosen);
     let names = look_up(link, &*platform).await;
     let mut answers = addresses.subscribe();

@@ -1,12 +1,13 @@
 //! Starts, stops and describes everything that runs on the client.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tandem_proto::congestion::Algorithm;
 use tandem_proto::mode::Mode;
-use tandem_proto::pairing::PairingLink;
+use tandem_proto::pairing::{Pairing, PairingLink, Pairings};
 use tandem_proto::stats::{PathState, PathStats, SessionState, Snapshot};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
@@ -14,16 +15,18 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::DEFAULT_LISTEN;
+use super::addresses::Addresses;
 use super::diagnose::{Findings, diagnose};
 use super::dial::SessionDial;
 use super::maker::Maker;
-use super::names::Names;
 use super::networks::Networks;
+use super::relays::Relays;
 use super::session::{Phase, Session};
 use crate::dial::Dial;
 use crate::inbound::{Credentials, Forward, Inbound, Service};
 use crate::platform::Platform;
 use crate::pump::FlowGauge;
+use crate::secrets::Keeper;
 
 /// How often a snapshot is taken while someone listens.
 const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(250);
@@ -31,8 +34,14 @@ const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(250);
 /// What an engine is to do.
 #[derive(Debug, Clone)]
 pub struct EngineConfig {
-    /// The relay and the right to use it.
-    pub link: PairingLink,
+    /// The relays and the right to use them; at least one.
+    pub relays: Vec<Pairing>,
+    /// The name of the relay that is taken before nearer ones.
+    pub preferred: Option<String>,
+    /// Keeps what the relays change of their links, for the next start.
+    pub keeper: Option<Arc<dyn Keeper>>,
+    /// The file in which addresses at which relays were reached are kept; `None` to forget them at the end.
+    pub addresses: Option<PathBuf>,
     /// Where the proxy listens; `None` for no proxy.
     pub listen: Option<SocketAddr>,
     /// What the proxy's clients must give.
@@ -53,10 +62,18 @@ pub struct EngineConfig {
 }
 
 impl EngineConfig {
-    /// The defaults for a relay.
+    /// The defaults for one relay.
     pub fn new(link: PairingLink) -> Self {
+        Self { relays: vec![Pairing { name: "relay".to_owned(), link }], ..Self::with_relays(&Pairings::default()) }
+    }
+
+    /// The defaults for these relays.
+    pub fn with_relays(pairings: &Pairings) -> Self {
         Self {
-            link,
+            relays: pairings.list().to_vec(),
+            preferred: pairings.preferred().map(str::to_owned),
+            keeper: None,
+            addresses: None,
             listen: Some(DEFAULT_LISTEN),
             credentials: None,
             forwards: Vec::new(),
@@ -72,6 +89,9 @@ impl EngineConfig {
 /// Why an engine did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
+    /// There is no relay to go to.
+    #[error("no relay is known: pair with one first")]
+    NoRelay,
     /// An address cannot be listened on.
     #[error("cannot listen on {address}")]
     Listen {
@@ -95,6 +115,11 @@ pub struct Engine {
     publisher: JoinHandle<()>,
 }
 
+/// Where addresses of relays are kept unless told otherwise: in the user's cache directory, if there is one.
+pub fn default_addresses() -> Option<PathBuf> {
+    Some(dirs::cache_dir()?.join("tandem").join("addresses.json"))
+}
+
 /// Asks and steers an engine; any number of clones.
 #[derive(Clone)]
 pub struct EngineHandle {
@@ -102,7 +127,7 @@ pub struct EngineHandle {
 }
 
 struct Shared {
-    relay: String,
+    relays: Arc<Relays>,
     congestion: Algorithm,
     phase: watch::Receiver<Phase>,
     mode: watch::Sender<Mode>,
@@ -118,6 +143,9 @@ impl Engine {
     /// # Errors
     /// [`EngineError`] if a listener cannot be opened; nothing runs then.
     pub async fn start(config: EngineConfig, platform: Arc<dyn Platform>) -> Result<Self, EngineError> {
+        if config.relays.is_empty() {
+            return Err(EngineError::NoRelay);
+        }
         let mut listeners = Vec::new();
         let mut proxy = None;
         if let Some(address) = config.listen {
@@ -132,8 +160,17 @@ impl Engine {
         let (findings_sender, findings) = watch::channel(Findings::new());
         let (phase_sender, phase) = watch::channel(Phase::Connecting { problem: None });
         let mode = watch::Sender::new(config.mode);
+        let networks = Arc::new(Networks::new(platform, config.interfaces.clone()));
+        let config = Arc::new(config);
+        let (seed, addresses) = (jitter_seed(config.seed), Arc::new(Addresses::load(config.addresses.clone())));
+        let maker = |at: usize| {
+            let (config, networks, addresses) = (Arc::clone(&config), Arc::clone(&networks), Arc::clone(&addresses));
+            Arc::new(Maker::new(config, at, networks, addresses, mode.subscribe(), seed.wrapping_add(at as u64)))
+        };
+        let preferred = config.relays.iter().position(|relay| Some(&relay.name) == config.preferred.as_ref());
+        let relays = Arc::new(Relays::new((0..config.relays.len()).map(maker).collect(), preferred));
         let shared = Arc::new(Shared {
-            relay: config.link.relays.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+            relays: Arc::clone(&relays),
             congestion: config.congestion,
             phase: phase.clone(),
             mode: mode.clone(),
@@ -143,15 +180,10 @@ impl Engine {
             stop_requested: CancellationToken::new(),
         });
         let (stop_inbounds, stop_session) = (CancellationToken::new(), CancellationToken::new());
-        let names = Names::new(config.link.relays.clone(), Arc::clone(&platform));
-        let networks = Networks::new(platform, config.interfaces.clone());
-        let machine = networks.subscribe();
-        let captive_check = config.captive_check;
-        let maker = Arc::new(Maker::new(config, networks, names, mode.subscribe()));
         let diagnosis =
-            captive_check.then(|| tokio::spawn(diagnose(Arc::clone(&maker), phase.clone(), findings_sender)));
+            config.captive_check.then(|| tokio::spawn(diagnose(Arc::clone(&relays), phase.clone(), findings_sender)));
         let session =
-            Session { maker, machine, phase: phase_sender, mode: mode.subscribe(), stop: stop_session.clone() };
+            Session { relays, networks, phase: phase_sender, mode: mode.subscribe(), stop: stop_session.clone() };
         let session = tokio::spawn(session.run());
         let dial: Arc<dyn Dial> = Arc::new(SessionDial { phase });
         let mut inbounds = JoinSet::new();
@@ -206,7 +238,8 @@ impl EngineHandle {
     pub fn snapshot(&self) -> Snapshot {
         let shared = &self.shared;
         let mut snapshot = Snapshot {
-            relay: shared.relay.clone(),
+            relay: shared.relays.addresses(None),
+            relays: shared.relays.stats(None, false),
             mode: *shared.mode.borrow(),
             congestion: shared.congestion.name().to_owned(),
             flows_open: shared.flows.open(),
@@ -224,6 +257,9 @@ impl EngineHandle {
             }
             Phase::Connected(connected) => {
                 snapshot.state = SessionState::Connected;
+                snapshot.relay = shared.relays.addresses(Some(connected.relay));
+                snapshot.relays = shared.relays.stats(Some(connected.relay), connected.leaving.is_some());
+                snapshot.problem = connected.leaving.as_ref().map(|notice| going_away(notice));
                 snapshot.uptime_s = connected.since.elapsed().as_secs_f64();
                 let stats = connected.connection.stats();
                 snapshot.srtt_ms = stats.srtt.as_secs_f64() * 1e3;
@@ -305,6 +341,19 @@ fn with_findings(problem: Option<String>, findings: &Findings) -> Option<String>
         (problem, true) => problem,
         (None, false) => Some(told.join("; ")),
         (Some(problem), false) => Some(format!("{problem} ({})", told.join("; "))),
+    }
+}
+
+fn going_away(notice: &str) -> String {
+    // The relay's words go to a terminal.
+    let notice: String = notice.chars().filter(|c| !c.is_control()).collect();
+    format!("the relay is going away and opens no new connections (it says: {notice})")
+}
+
+fn jitter_seed(seed: Option<[u8; 32]>) -> u64 {
+    match seed {
+        Some(seed) => u64::from_le_bytes(*seed.first_chunk().expect("a seed has 32 bytes")),
+        None => rand::random(),
     }
 }
 

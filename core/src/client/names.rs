@@ -3,7 +3,7 @@
 //! A name may mean something else on every network: on one that carries IPv6 only, a DNS64 makes addresses for a relay with
 //! IPv4 only. So every network's own resolvers are asked, where the system can, and the system's as well; all at once, each
 //! answer counting as it comes. Addresses known before are kept when a resolver fails, so that a session that has addresses
-//! waits for no resolver. Networks without IPv4 get made-up addresses for IPv4 ones (`nat64`).
+//! waits for no resolver; those of earlier runs are tried last ([`Addresses`]), once the resolvers have had [`HEAD_START`]. Networks without IPv4 get made-up addresses for IPv4 ones (`nat64`).
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -14,15 +14,18 @@ use parking_lot::Mutex;
 use tandem_proto::wire::flow::{Host, Target};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::addresses::Addresses;
 use super::handshake::SessionError;
 use super::nat64::{self, Prefix};
 use crate::platform::{Interface, Platform};
 
 /// How long a lookup may take.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(5);
+/// How long resolvers may take before addresses of earlier runs count.
+const HEAD_START: Duration = Duration::from_millis(250);
 /// Lookups that may be under way, those given up but not ended included: a system's resolver cannot be interrupted.
 const MOST_LOOKUPS: usize = 32;
 /// Addresses kept of one name on one network.
@@ -33,6 +36,8 @@ pub(super) struct Names {
     relays: Vec<Target>,
     platform: Arc<dyn Platform>,
     known: Arc<watch::Sender<Known>>,
+    /// Where the names were reached, in earlier runs too.
+    reached: Arc<Addresses>,
     permits: Arc<Semaphore>,
     looking: Mutex<Option<(Vec<Interface>, AbortOnDropHandle<()>)>>,
 }
@@ -48,6 +53,8 @@ pub(super) struct Known {
     problems: BTreeMap<String, String>,
     /// Lookups of this round that have not ended.
     open: usize,
+    /// Whether the resolvers have had their head start.
+    late: bool,
     /// Counts the rounds: what comes of an earlier one is no longer waited for.
     round: u64,
 }
@@ -60,9 +67,22 @@ enum Question {
 }
 
 impl Names {
-    pub(super) fn new(relays: Vec<Target>, platform: Arc<dyn Platform>) -> Self {
+    pub(super) fn new(relays: Vec<Target>, platform: Arc<dyn Platform>, reached: Arc<Addresses>) -> Self {
         let permits = Arc::new(Semaphore::new(MOST_LOOKUPS));
-        Self { relays, platform, known: Arc::default(), permits, looking: Mutex::default() }
+        Self { relays, platform, known: Arc::default(), reached, permits, looking: Mutex::default() }
+    }
+
+    /// The relay was reached at this address.
+    pub(super) fn reached(&self, address: SocketAddr) {
+        let known = self.known.borrow();
+        for relay in self.relays.iter().filter(|relay| relay.port == address.port()) {
+            let Host::Name(name) = &relay.host else { continue };
+            // Not what a NAT64 makes of it on one network.
+            let mut resolved = known.addresses.iter().filter(|((of, _), _)| of == name).flat_map(|(_, found)| found);
+            if resolved.any(|ip| *ip == address.ip()) || self.reached.of(name).contains(&address.ip()) {
+                self.reached.reached(name, address.ip());
+            }
+        }
     }
 
     /// Tells of new answers.
@@ -94,7 +114,18 @@ impl Names {
         }
         let known = Arc::clone(&self.known);
         let looking = tokio::spawn(async move {
-            while let Some(ended) = lookups.join_next().await {
+            let late = sleep(HEAD_START);
+            tokio::pin!(late);
+            loop {
+                let ended = tokio::select! {
+                    biased;
+                    ended = lookups.join_next() => ended,
+                    () = &mut late, if !known.borrow().late => {
+                        known.send_modify(|known| known.late = true);
+                        continue;
+                    }
+                };
+                let Some(ended) = ended else { break };
                 known.send_if_modified(|known| {
                     // Another round may begin while this task runs: it must not count as one of its lookups.
                     if known.round != round {
@@ -108,6 +139,7 @@ impl Names {
                     true
                 });
             }
+            known.send_if_modified(|known| !std::mem::replace(&mut known.late, true));
         });
         *current = Some((networks.to_vec(), AbortOnDropHandle::new(looking)));
     }
@@ -119,7 +151,10 @@ impl Names {
         for relay in &self.relays {
             let addresses = match &relay.host {
                 Host::Ip(ip) => vec![*ip],
-                Host::Name(name) => known.of(name, network),
+                Host::Name(name) => {
+                    let reached = if known.late { self.reached.of(name) } else { Vec::new() };
+                    [known.of(name, network), reached].concat()
+                }
             };
             for ip in in_turn(known.reachable(&addresses, network)) {
                 let address = SocketAddr::new(ip, relay.port);

@@ -4,6 +4,8 @@
 mod resolver;
 #[path = "linux/routes.rs"]
 mod routes;
+#[path = "linux/servers.rs"]
+mod servers;
 
 use std::io;
 use std::net::IpAddr;

@@ -20,6 +20,7 @@ use super::congestion::{HoldRule, Metrics};
 use super::paths::{PathId, PathSpec, PathTable};
 use super::session::Session;
 use super::stream::Stream;
+use super::tls::{self, SpkiPin};
 
 /// After the end of a session its last words may still be repeated.
 const LINGER: Duration = Duration::from_secs(3);
@@ -235,6 +236,28 @@ impl Connection {
     /// The other end's addresses, one per path.
     pub fn remote_addresses(&self) -> Vec<SocketAddr> {
         self.0.session.link.lock().addresses().map(|address| address.remote).collect()
+    }
+
+    /// Whether both are the same session.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Smoothed round-trip time as QUIC sees it; right after the handshake, that of the handshake.
+    pub fn round_trip(&self) -> Duration {
+        self.0.quic.rtt()
+    }
+
+    /// How many streams are in use here, the control stream among them.
+    pub fn open_streams(&self) -> usize {
+        self.0.session.streams_open.load(Relaxed)
+    }
+
+    /// The pin of the key that the other end has proved to have; `None` if it showed none, as clients do.
+    pub fn peer_pin(&self) -> Option<SpkiPin> {
+        let identity = self.0.quic.peer_identity()?;
+        let certificates = identity.downcast::<Vec<rustls::pki_types::CertificateDer<'static>>>().ok()?;
+        tls::spki_pin(certificates.first()?).ok()
     }
 
     /// What there is to tell now.

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -47,6 +47,8 @@ pub(super) struct Session {
     /// Bytes of flows written and read, for the goodput.
     pub(super) flow_bytes_sent: AtomicU64,
     pub(super) flow_bytes_received: AtomicU64,
+    /// Streams whose sending half is still in someone's hands.
+    pub(super) streams_open: AtomicUsize,
     last_sent: AtomicU64,
     /// Since when the preferred path's socket takes nothing, in milliseconds from the epoch, plus one; 0 if it does.
     full_since: AtomicU64,
@@ -64,6 +66,7 @@ impl Session {
             path_changes: watch::Sender::new(0),
             flow_bytes_sent: AtomicU64::new(0),
             flow_bytes_received: AtomicU64::new(0),
+            streams_open: AtomicUsize::new(0),
             last_sent: AtomicU64::new(0),
             full_since: AtomicU64::new(0),
             claimed: AtomicBool::new(false),

@@ -28,6 +28,7 @@ pub struct Stream {
 
 impl Stream {
     pub(super) fn new((send, recv): (quinn::SendStream, quinn::RecvStream), session: &Arc<Session>) -> Self {
+        session.streams_open.fetch_add(1, Relaxed);
         Self {
             send: SendStream { inner: send, ended: false, stopped: None, session: Arc::clone(session) },
             recv: RecvStream { inner: recv, session: Arc::clone(session) },
@@ -117,6 +118,7 @@ impl FlowSend for SendStream {
 impl Drop for SendStream {
     /// quinn would finish the stream: the other end would take what was torn off for the whole.
     fn drop(&mut self) {
+        self.session.streams_open.fetch_sub(1, Relaxed);
         if !self.ended {
             let _ = self.inner.reset(RESET);
         }

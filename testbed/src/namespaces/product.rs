@@ -80,9 +80,29 @@ impl Relay {
     /// # Errors
     /// With the end of its log when it does not become ready.
     pub fn start_with(bed: &Bed, programs: &Programs, public: &[&str], environment: &[(&str, String)]) -> Result<Self> {
-        let folder = bed.folder().join("relay");
+        Self::set_up(bed, programs, "relay", public, &[], environment)
+    }
+
+    /// One of several relays: it listens on that address alone, and its files and log have that name.
+    ///
+    /// # Errors
+    /// With the end of its log when it does not become ready.
+    pub fn start_at(bed: &Bed, programs: &Programs, name: &str, address: Ipv4Addr) -> Result<Self> {
+        let at = format!("{address}:4433");
+        Self::set_up(bed, programs, name, &[&at], &["--listen", &at], &[])
+    }
+
+    fn set_up(
+        bed: &Bed,
+        programs: &Programs,
+        name: &str,
+        public: &[&str],
+        more: &[&str],
+        environment: &[(&str, String)],
+    ) -> Result<Self> {
+        let folder = bed.folder().join(name);
         let mut init = bed.relay().command(&programs.tandem_relay());
-        init.args(["init", "--dir"]).arg(&folder);
+        init.args(["init", "--dir"]).arg(&folder).args(more);
         for public in public {
             init.args(["--public", public]);
         }
@@ -91,7 +111,7 @@ impl Relay {
         let link = link.context("tandem-relay init printed no link")?.to_owned();
         let mut serve = bed.relay().command(&programs.tandem_relay());
         serve.args(["serve", "--dir"]).arg(&folder).envs(environment.iter().map(|(name, value)| (name, value)));
-        let process = Process::start(serve, "relay", bed.logs(), "ready")?;
+        let process = Process::start(serve, name, bed.logs(), "ready")?;
         Ok(Self { process, link })
     }
 
@@ -142,6 +162,20 @@ impl Client {
         arguments: &[&str],
         environment: &[(&str, String)],
     ) -> Result<Self> {
+        Self::start_paired(bed, programs, &[relay.link()], arguments, environment)
+    }
+
+    /// The same, paired with the relays of these links.
+    ///
+    /// # Errors
+    /// With the end of its log when it does not open its proxy.
+    pub fn start_paired(
+        bed: &Bed,
+        programs: &Programs,
+        links: &[&str],
+        arguments: &[&str],
+        environment: &[(&str, String)],
+    ) -> Result<Self> {
         let home = bed.folder().join("home");
         fs::create_dir_all(&home).context("making the client's home")?;
         let control = bed.folder().join("control.sock");
@@ -153,10 +187,13 @@ impl Client {
             }
             command
         };
-        let mut pair = tandem(&["pair", "-"]);
-        let mut pairing = pair.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().context("starting tandem pair")?;
-        pairing.stdin.take().context("its input")?.write_all(relay.link().as_bytes())?;
-        ensure!(pairing.wait()?.success(), "tandem pair failed");
+        for link in links {
+            let mut pair = tandem(&["pair", "-"]);
+            let pairing = pair.stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+            let mut pairing = pairing.context("starting tandem pair")?;
+            pairing.stdin.take().context("its input")?.write_all(link.as_bytes())?;
+            ensure!(pairing.wait()?.success(), "tandem pair failed");
+        }
         let mut run = tandem(&["run"]);
         run.args(arguments).envs(environment.iter().map(|(name, value)| (name, value)));
         let process = Process::start(run, "client", bed.logs(), "")?;

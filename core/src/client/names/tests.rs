@@ -28,7 +28,12 @@ fn names(relays: &[&str], resolver: fn(&str, Option<&str>) -> Option<Vec<&'stati
         })
     });
     platform.set_resolver(resolver);
-    Names::new(relays.iter().map(|relay| relay.parse().unwrap()).collect(), Arc::new(platform))
+    Names::new(relays.iter().map(|relay| relay.parse().unwrap()).collect(), Arc::new(platform), nowhere())
+}
+
+/// Addresses of no earlier run.
+fn nowhere() -> Arc<Addresses> {
+    Arc::new(Addresses::load(None))
 }
 
 async fn settled(names: &Names) {
@@ -86,7 +91,7 @@ async fn an_ipv4_literal_gets_the_prefix_that_the_network_tells_of_and_the_well_
 async fn a_resolver_that_fails_later_takes_nothing_away() {
     let platform = Scripted::new(Vec::new());
     platform.set_resolver(Arc::new(|_, _| Box::pin(async { Ok(vec!["192.0.2.1".parse().unwrap()]) })));
-    let names = Names::new(vec!["relay.example:1".parse().unwrap()], Arc::new(platform.clone()));
+    let names = Names::new(vec!["relay.example:1".parse().unwrap()], Arc::new(platform.clone()), nowhere());
     names.refresh(&[wifi()]);
     settled(&names).await;
     platform.set_resolver(Arc::new(|_, _| Box::pin(async { Err(io::Error::other("no such name")) })));
@@ -109,7 +114,7 @@ async fn a_resolver_that_never_answers_holds_up_no_other_and_is_given_up() {
             Ok(vec!["192.0.2.1".parse().unwrap()])
         })
     }));
-    let names = Names::new(vec!["relay.example:1".parse().unwrap()], Arc::new(platform));
+    let names = Names::new(vec!["relay.example:1".parse().unwrap()], Arc::new(platform), nowhere());
     let mut news = names.subscribe();
     names.refresh(&[wifi()]);
     news.wait_for(|known| known.open == 1).await.unwrap();
@@ -128,7 +133,7 @@ async fn a_resolver_that_never_answers_holds_up_no_other_and_is_given_up() {
 async fn a_lookup_that_dies_has_ended_and_names_are_looked_up_again() {
     let platform = Scripted::new(Vec::new());
     platform.set_resolver(Arc::new(|_, _| panic!("the resolver dies")));
-    let names = Names::new(vec!["relay.example:1".parse().unwrap()], Arc::new(platform.clone()));
+    let names = Names::new(vec!["relay.example:1".parse().unwrap()], Arc::new(platform.clone()), nowhere());
     names.refresh(&[wifi()]);
     settled(&names).await;
     assert!(names.failure().unwrap().to_string().contains("given up"));
@@ -136,4 +141,35 @@ async fn a_lookup_that_dies_has_ended_and_names_are_looked_up_again() {
     names.refresh(&[wifi()]);
     settled(&names).await;
     assert_eq!(texts(&names.addresses(&wifi())), ["192.0.2.1:1"]);
+}
+
+/// DNS-3
+#[tokio::test(start_paused = true)]
+async fn without_any_answer_the_relay_is_sought_where_it_was_reached_before() {
+    let platform = Scripted::new(Vec::new());
+    platform.set_resolver(Arc::new(|_, _| Box::pin(std::future::pending())));
+    let reached = nowhere();
+    reached.reached("relay.example", "192.0.2.1".parse().unwrap());
+    let names = Names::new(vec!["relay.example:1".parse().unwrap()], Arc::new(platform), reached);
+    let mut news = names.subscribe();
+    names.refresh(&[wifi()]);
+    assert!(names.addresses(&wifi()).is_empty(), "resolvers have a head start");
+    let start = tokio::time::Instant::now();
+    news.wait_for(|known| known.late).await.unwrap();
+    assert_eq!(start.elapsed(), HEAD_START);
+    assert_eq!(texts(&names.addresses(&wifi())), ["192.0.2.1:1"]);
+}
+
+/// DNS-3
+#[tokio::test(start_paused = true)]
+async fn what_a_networks_own_resolver_says_comes_before_old_addresses() {
+    let resolver = |_: &str, network: Option<&str>| network.map(|_| vec!["192.0.2.2"]);
+    let names = names(&["relay.example:1"], resolver);
+    names.reached.reached("relay.example", "192.0.2.1".parse().unwrap());
+    names.refresh(&[wifi()]);
+    settled(&names).await;
+    assert_eq!(texts(&names.addresses(&wifi())), ["192.0.2.2:1", "192.0.2.1:1"]);
+    names.reached("192.0.2.2:1".parse().unwrap());
+    names.reached("203.0.113.9:1".parse().unwrap());
+    assert_eq!(names.reached.of("relay.example").len(), 2, "an address that nobody gave the name is not kept");
 }

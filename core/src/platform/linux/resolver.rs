@@ -1,7 +1,8 @@
 //! Asks the resolvers of one network, which may know other addresses than everyone's: a DNS64 makes IPv6 ones.
 //!
 //! systemd-resolved, where it runs, knows which resolvers belong to which interface and is asked over its Varlink socket.
-//! Without it the name servers that the system lists are asked by DNS, over the interface: of them, those that answer there.
+//! Without it, or if it does not tell, name servers are asked by DNS over the interface: those that its network named
+//! ([`super::servers`]), and those that the system lists, of which some may answer there.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -10,7 +11,9 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use hickory_resolver::Resolver;
-use hickory_resolver::config::{LookupIpStrategy, ResolveHosts, ResolverConfig};
+use hickory_resolver::config::{
+    LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig, ServerOrderingStrategy,
+};
 use hickory_resolver::net::runtime::iocompat::AsyncIoTokioAsStd;
 use hickory_resolver::net::runtime::{RuntimeProvider, TokioHandle, TokioTime};
 use hickory_resolver::system_conf::parse_resolv_conf;
@@ -40,14 +43,13 @@ pub(in super::super) fn resolve(name: &str, interface: &Interface) -> Answer<Vec
     let (name, interface) = (name.to_owned(), interface.clone());
     Box::pin(async move {
         match ask_resolved(Path::new(RESOLVED), &name, interface.index).await {
-            Err(error) if is_absent(&error) => ask_servers(&name, interface).await,
-            answered => answered,
+            Ok(found) if !found.is_empty() => Ok(found),
+            _ => {
+                let own = super::servers::of(&interface).await;
+                ask_servers(&name, interface, &own, &listed()).await
+            }
         }
     })
-}
-
-fn is_absent(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused | io::ErrorKind::PermissionDenied)
 }
 
 /// The reply of `io.systemd.Resolve.ResolveHostname`.
@@ -98,23 +100,32 @@ fn address(octets: &[u8]) -> Option<IpAddr> {
     four.or_else(|_| <[u8; 16]>::try_from(octets).map(IpAddr::from)).ok()
 }
 
-/// Asks the listed name servers over the interface.
-async fn ask_servers(name: &str, interface: Interface) -> io::Result<Vec<IpAddr>> {
-    let mut config = ResolverConfig::default();
+/// Every name server that the system lists.
+fn listed() -> Vec<NameServerConfig> {
+    let mut servers = Vec::new();
     for list in LISTS {
         let Ok(text) = std::fs::read(list) else { continue };
-        let listed = match parse_resolv_conf(text) {
-            Ok((listed, _)) => listed,
-            Err(error) => {
-                tracing::debug!(list, %error, "a list of name servers cannot be read");
-                continue;
-            }
-        };
-        let reachable = |ip: IpAddr| !ip.is_loopback() && interface.source(ip).is_some();
-        for server in listed.name_servers().iter().filter(|server| reachable(server.ip)) {
-            if config.name_servers().iter().all(|known| known.ip != server.ip) {
-                config.add_name_server(server.clone());
-            }
+        match parse_resolv_conf(text) {
+            Ok((listed, _)) => servers.extend_from_slice(listed.name_servers()),
+            Err(error) => tracing::debug!(list, %error, "a list of name servers cannot be read"),
+        }
+    }
+    servers
+}
+
+/// Asks name servers over the interface, first its network's `own`.
+async fn ask_servers(
+    name: &str,
+    interface: Interface,
+    own: &[IpAddr],
+    listed: &[NameServerConfig],
+) -> io::Result<Vec<IpAddr>> {
+    let mut config = ResolverConfig::default();
+    let own = own.iter().map(|ip| NameServerConfig::udp_and_tcp(*ip));
+    for server in own.chain(listed.iter().cloned()) {
+        let reachable = !server.ip.is_loopback() && interface.source(server.ip).is_some();
+        if reachable && config.name_servers().iter().all(|known| known.ip != server.ip) {
+            config.add_name_server(server);
         }
     }
     if config.name_servers().is_empty() {
@@ -130,6 +141,8 @@ async fn ask_servers(name: &str, interface: Interface) -> io::Result<Vec<IpAddr>
     options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
     options.use_hosts_file = ResolveHosts::Never;
     options.cache_size = 0;
+    // Those of the network are asked first, others when they do not answer.
+    options.server_ordering_strategy = ServerOrderingStrategy::UserProvidedOrder;
     let resolver = builder.build().map_err(io::Error::other)?;
     // A final dot: no search list is tried.
     let found = resolver.lookup_ip(format!("{}.", name.trim_end_matches('.'))).await.map_err(io::Error::other)?;
@@ -217,11 +230,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn resolveds_refusal_is_told_and_its_absence_recognized() {
+    async fn resolveds_refusal_and_its_absence_are_told() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("resolve");
         let absent = ask_resolved(&path, "relay.example", 7).await.unwrap_err();
-        assert!(is_absent(&absent), "{absent}");
+        assert_eq!(absent.kind(), io::ErrorKind::NotFound);
         let listener = UnixListener::bind(&path).unwrap();
         let server = async {
             let (mut stream, _) = listener.accept().await.unwrap();
