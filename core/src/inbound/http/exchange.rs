@@ -243,21 +243,18 @@ async fn hand_on_body(
     // The head goes with the first of the body, so that a small response is one segment.
     let mut out = head;
     loop {
-        let length = if payload_only {
-            body.measure(&origin.inbox, Some(&mut out)).map_err(|Malformed| Failure::Torn)?
-        } else {
-            let length = body.measure(&origin.inbox, None).map_err(|Malformed| Failure::Torn)?;
-            if !out.is_empty() {
-                out.extend_from_slice(&origin.inbox[..length]);
-            }
-            length
-        };
-        if out.is_empty() {
-            write(tcp, &origin.inbox[..length]).await?;
-        } else {
+        let payload = payload_only.then_some(&mut out);
+        let length = body.measure(&origin.inbox, payload).map_err(|Malformed| Failure::Torn)?;
+        let arrived = &origin.inbox[..length];
+        if payload_only {
             write(tcp, &out).await?;
-            out.clear();
+        } else if out.is_empty() {
+            write(tcp, arrived).await?;
+        } else {
+            out.extend_from_slice(arrived);
+            write(tcp, &out).await?;
         }
+        out.clear();
         origin.inbox.advance(length);
         if body.is_done() {
             return Ok(());

@@ -198,8 +198,13 @@ async fn a_client_of_http_1_0_gets_the_payload_of_chunks_and_a_close() {
     let mut client = client(&proxy, request).await;
     let mut server = origin.accept().await;
     head(&mut server).await;
-    let answer = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n2\r\n, \r\n0\r\n\r\n";
-    server.write_all(answer.as_bytes()).await.unwrap();
+    server.set_nodelay(true).unwrap();
+    let answer = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    for part in [answer, "5\r\n", "hello", "\r\n", "2;x=y\r\n, ", "\r\n0\r\n", "\r\n"] {
+        server.write_all(part.as_bytes()).await.unwrap();
+        // So that each arrives by itself.
+        sleep(Duration::from_millis(20)).await;
+    }
     assert_eq!(rest(&mut client).await, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhello, ");
 }
 
