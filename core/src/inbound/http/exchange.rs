@@ -28,7 +28,7 @@ use crate::pump::TcpLike;
 
 /// How long a client that waits for `100 Continue` waits for an origin that says nothing.
 const CONTINUE_WAIT: Duration = Duration::from_secs(1);
-/// Room that is made for one read of a client's connection.
+/// Bytes that one read of a client's connection takes.
 const READ_BYTES: usize = 16 * 1024;
 
 /// The client's side of an exchange.
@@ -269,14 +269,21 @@ async fn hand_on_body(
 
 /// Reads what a client has sent into its inbox; 0 at its clean end.
 pub(super) async fn read(tcp: &TcpStream, inbox: &mut BytesMut) -> io::Result<usize> {
-    inbox.reserve(READ_BYTES);
     loop {
         poll_fn(|cx| tcp.poll_readable(cx)).await?;
-        match tcp.try_read_buf(inbox) {
+        match read_now(tcp, inbox) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             done => return done,
         }
     }
+}
+
+/// The room for it is on the stack for the moment of the read alone: whoever is waited for holds none.
+fn read_now(tcp: &TcpStream, inbox: &mut BytesMut) -> io::Result<usize> {
+    let mut room = [0; READ_BYTES];
+    let length = TcpStream::try_read(tcp, &mut room)?;
+    inbox.extend_from_slice(&room[..length]);
+    Ok(length)
 }
 
 /// Writes all of it to a client.
