@@ -373,19 +373,30 @@ enum Blow {
     KilledIdle,
     KilledBusy,
     Drained,
+    /// It is the nearest, and full when the client starts.
+    Full,
 }
 
 /// How long a new flow takes after a blow, for every seed: links of 10 to 40 ms one way that lose 1 %.
 #[test]
 fn over_many_seeds_a_new_flow_works_within_a_second_after_whatever_befalls_the_relay() {
-    for blow in [Blow::KilledIdle, Blow::KilledBusy, Blow::Drained] {
+    for blow in [Blow::KilledIdle, Blow::KilledBusy, Blow::Drained, Blow::Full] {
         let mut took = Vec::new();
         for seed in 1..=SEEDS {
             run(async {
-                let field = Field::new(seed, plenty(), move |at, line| LinkConfig {
-                    loss: Loss::Random(0.01),
-                    ..link(10 + (seed * 7 + 13 * at as u64) % 31, line)
-                });
+                let delay_ms = move |at: usize| match blow {
+                    Blow::Full => 10 + seed + 10 * at as u64,
+                    _ => 10 + (seed * 7 + 13 * at as u64) % 31,
+                };
+                let lossy = move |at, line| LinkConfig { loss: Loss::Random(0.01), ..link(delay_ms(at), line) };
+                let limits = if let Blow::Full = blow { [full(), Limits::default()] } else { plenty() };
+                let field = Field::new(seed, limits, lossy);
+                if let Blow::Full = blow {
+                    let engine = field.engine(&[0, 1], None).await;
+                    took.push(new_flow(&engine.handle().dial()).await);
+                    assert!(on("far")(&engine.handle().snapshot()));
+                    return;
+                }
                 let engine = field.engine(&[0, 1], None).await;
                 let connected = |snapshot: &Snapshot| snapshot.state == SessionState::Connected;
                 let snapshot = until(&engine, "a relay is used", connected).await;
@@ -402,6 +413,7 @@ fn over_many_seeds_a_new_flow_works_within_a_second_after_whatever_befalls_the_r
                 match blow {
                     Blow::KilledIdle | Blow::KilledBusy => field.stations[at].kill(),
                     Blow::Drained => field.stations[at].drain.cancel(),
+                    Blow::Full => unreachable!("it is full from the start"),
                 }
                 took.push(new_flow(&dial).await);
             });
