@@ -46,6 +46,12 @@ const SHARE_WINDOW: u64 = 128;
 /// Far-off numbers in a row after which the window moves to them.
 const STRAYS_TO_MOVE: u32 = 8;
 
+/// The highest number that the window moves to; no session lives that long.
+const LAST_NUMBER: u64 = u64::MAX - 2 * WINDOW;
+
+/// Stands for the paths that are gone among those that delivered a number.
+const GONE: u16 = 1 << MAX_PATHS;
+
 /// Buffers kept for later holds.
 const MOST_SPARE: usize = 512;
 
@@ -73,9 +79,9 @@ pub struct Held {
 #[derive(Debug)]
 pub struct Hold {
     epoch: Instant,
-    /// For each of the last [`WINDOW`] numbers, by number modulo window: which paths delivered it, and when the first did,
-    /// in microseconds after `epoch`, modulo 2^32. Empty until the first arrival.
-    seen: Vec<u8>,
+    /// For each of the last [`WINDOW`] numbers, by number modulo window: which paths delivered it, or [`GONE`], and when the
+    /// first did, in microseconds after `epoch`, modulo 2^32. Empty until the first arrival.
+    seen: Vec<u16>,
     first_at: Vec<u32>,
     highest: Option<u64>,
     /// The first number neither handed on nor given up.
@@ -222,11 +228,12 @@ impl Hold {
         self.paths[usize::from(path.0)].expected = expected;
     }
 
-    /// Forgets a path that is gone: it is waited for no more.
+    /// Forgets a path that is gone: it is waited for no more, and a new one may take its number. What it delivered stays
+    /// known.
     pub fn forget_path(&mut self, path: PathId) {
         self.paths[usize::from(path.0)] = Arrivals::new();
-        let bit = !(1 << path.0);
-        self.seen.iter_mut().for_each(|seen| *seen &= bit);
+        let bit = 1 << path.0;
+        self.seen.iter_mut().filter(|seen| **seen & bit != 0).for_each(|seen| *seen = *seen & !bit | GONE);
     }
 
     /// Whether number `number` arrived on `path`, as far as the window reaches.
@@ -248,6 +255,9 @@ impl Hold {
     ///
     /// The caller hands the datagram on if the answer is [`Arrival::Now`], and then takes what [`Self::pop_ready`] gives.
     pub fn accept(&mut self, path: PathId, number: u64, class: HoldClass, bytes: &[u8], now: Instant) -> Arrival {
+        if number > LAST_NUMBER {
+            return Arrival::Now;
+        }
         let Some(highest) = self.highest else {
             self.start_at(number, class);
             self.mark(path, number, now);
@@ -265,7 +275,7 @@ impl Hold {
             self.advance_highest(number);
             self.class = class;
         }
-        let bit = 1u8 << path.0;
+        let bit = 1 << path.0;
         let seen = self.seen[slot(number)];
         if seen & bit != 0 {
             self.counters.replays += 1;

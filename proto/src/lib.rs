@@ -8,6 +8,8 @@
 //! otherwise; rates are bytes per second inside and megabits per second in the snapshots that people read.
 
 pub mod congestion;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod hold;
 pub mod keys;
 pub mod link;

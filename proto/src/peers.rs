@@ -5,6 +5,9 @@
 //! handshake that come over several networks meet in one session. Everything else is a stranger and begins a new entry.
 //! Strangers cost little and are bounded: beyond [`MOST_STRANGERS`] the oldest is forgotten.
 
+#[cfg(any(test, feature = "fuzzing"))]
+mod check;
+
 use std::collections::{HashMap, VecDeque};
 
 use crate::keys::SessionId;

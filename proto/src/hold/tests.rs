@@ -57,6 +57,32 @@ impl Bench {
     }
 }
 
+/// A network that goes away while datagrams that came by it wait, and copies of them come by another.
+#[test]
+fn what_waits_is_known_though_the_path_that_delivered_it_is_gone() {
+    let mut bench = Bench::new(HoldClass::Full);
+    bench.warm_up(2);
+    assert_eq!(bench.arrive(13.0, WIFI, 11), Arrival::Held);
+    bench.hold.forget_path(WIFI);
+    assert_eq!(bench.arrive(13.5, CELL, 11), Arrival::Copy);
+    assert_eq!(bench.arrive(14.0, CELL, 10), Arrival::Now);
+    bench.tick(400.0);
+    bench.handed_on.sort();
+    assert_eq!(bench.handed_on, (0..12).collect::<Vec<_>>());
+    assert_eq!(bench.hold.held_len(), 0);
+    assert_eq!(bench.arrive(401.0, CELL, 9), Arrival::Replay);
+}
+
+#[test]
+fn numbers_at_the_end_of_all_numbers_move_nothing() {
+    let mut bench = Bench::new(HoldClass::Full);
+    bench.warm_up(2);
+    for number in (0..20).map(|step| u64::MAX - step).chain((0..20).map(|step| u64::MAX - 20 + step)) {
+        assert_eq!(bench.arrive(20.0, WIFI, number), Arrival::Now);
+    }
+    assert_eq!(bench.hold.expected(), 9);
+}
+
 #[test]
 fn in_order_arrivals_never_wait_and_copies_are_dropped() {
     let mut bench = Bench::new(HoldClass::Full);

@@ -211,11 +211,22 @@ pub fn session_of(payload: &[u8]) -> Option<SessionId> {
 
 /// Writes and seals `message` as control datagram `counter`, in place of what `out` held.
 pub(crate) fn seal(keys: &DirectionKeys, session: SessionId, counter: u64, message: &Message, out: &mut Vec<u8>) {
+    seal_with(keys, session, counter, |out| message.encode(out), out);
+}
+
+/// The same with whatever `put` appends as the plain message.
+pub(crate) fn seal_with(
+    keys: &DirectionKeys,
+    session: SessionId,
+    counter: u64,
+    put: impl FnOnce(&mut Vec<u8>),
+    out: &mut Vec<u8>,
+) {
     out.clear();
     out.put_u8(KIND);
     out.put_slice(&session.0);
     out.put_u64(counter);
-    message.encode(out);
+    put(out);
     keys.seal_control(counter, out, HEAD_LEN);
 }
 
