@@ -19,6 +19,8 @@ mod diagnose;
 mod dial;
 pub mod doctor;
 mod engine;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod handshake;
 mod leftovers;
 mod maker;

@@ -17,6 +17,8 @@ mod waiting;
 
 pub use credentials::Credentials;
 pub use forward::{Forward, ForwardError};
+#[cfg(feature = "fuzzing")]
+pub use socks5::fuzzing;
 
 use std::io;
 use std::net::SocketAddr;

@@ -11,6 +11,8 @@ mod system;
 
 pub use scripted::{Asker, Binder, Resolver, Scripted};
 pub use system::System;
+#[cfg(all(feature = "fuzzing", target_os = "linux"))]
+pub use system::read_resolved_reply;
 
 use std::any::Any;
 use std::fmt;

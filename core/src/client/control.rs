@@ -5,10 +5,11 @@
 //! `{"error":"..."}`. A connection may ask any number of times.
 //!
 //! The socket is a file that its owner alone can use (mode 0600, and the peer's user is checked) in the user's runtime
-//! directory. One left behind by a crash is replaced; a living one is respected.
+//! directory; on Windows a named pipe that its owner alone can open. One left behind by a crash is replaced; a living one
+//! is respected.
 
 #[cfg_attr(unix, path = "control/unix.rs")]
-#[cfg_attr(not(unix), path = "control/other.rs")]
+#[cfg_attr(not(unix), path = "control/windows.rs")]
 mod local;
 
 use std::io;
@@ -62,10 +63,10 @@ enum Answer {
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     /// Another engine answers there.
-    #[error("another engine is running with the control socket {0}: stop it, or give this one its own (--control)")]
+    #[error("another client is running with the control socket {0}: stop it, or give this one its own (--control)")]
     InUse(PathBuf),
     /// Nothing answers there.
-    #[error("no engine is running (no answer at {0})")]
+    #[error("no client is running (no answer at {0}): start one with `tandem run`")]
     NotRunning(PathBuf),
     /// The machine names no place for it.
     #[error("there is no runtime or home directory for the control socket: name one (--control)")]
@@ -80,7 +81,7 @@ pub enum ControlError {
         source: io::Error,
     },
     /// The engine answered with an error.
-    #[error("the engine answered: {0}")]
+    #[error("the client answered: {0}")]
     Engine(String),
 }
 
@@ -105,13 +106,10 @@ impl ControlServer {
     /// [`ControlError::InUse`] while another engine is alive there.
     pub async fn bind(path: &Path) -> Result<Self, ControlError> {
         let failed = |source| ControlError::Io { path: path.to_owned(), source };
-        if let Some(directory) = path.parent() {
-            std::fs::create_dir_all(directory).map_err(failed)?;
-        }
         if connect(path).await.is_ok() {
             return Err(ControlError::InUse(path.to_owned()));
         }
-        local::remove_stale(path).map_err(failed)?;
+        local::make_way(path).map_err(failed)?;
         let listener = local::listen(path).map_err(failed)?;
         Ok(Self { listener, path: path.to_owned() })
     }

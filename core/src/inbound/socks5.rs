@@ -1,6 +1,8 @@
 //! SOCKS5 for local applications: the codec's events turned into reads, writes and a flow.
 
 mod codec;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 
 use std::io;
 

@@ -9,13 +9,18 @@ use socket2::Socket;
 
 use super::super::{Answer, Interface};
 
+/// What an interface is called.
+pub(super) fn name(found: &netdev::Interface) -> String {
+    found.name.clone()
+}
+
 /// Leaves the choice of the way to the source address, which the caller binds.
 pub(super) fn steer(_socket: &Socket, _interface: &Interface, _remote: IpAddr) -> io::Result<()> {
     Ok(())
 }
 
 /// The same.
-pub(super) fn tie(_socket: &Socket, _interface: &Interface) -> io::Result<()> {
+pub(super) fn tie(_socket: &Socket, _interface: &Interface, _remote: IpAddr) -> io::Result<()> {
     Ok(())
 }
 

@@ -11,11 +11,18 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
+#[cfg(feature = "fuzzing")]
+pub(super) use resolver::read_reply;
 pub(super) use resolver::resolve;
 pub(super) use routes::obstacle;
 use socket2::Socket;
 
 use super::super::Interface;
+
+/// What an interface is called.
+pub(super) fn name(found: &netdev::Interface) -> String {
+    found.name.clone()
+}
 
 /// Makes every datagram of an unbound UDP socket leave through the interface.
 ///
@@ -40,7 +47,7 @@ pub(super) fn steer(socket: &Socket, interface: &Interface, remote: IpAddr) -> i
 }
 
 /// Makes every packet of an unbound socket, of whatever kind, leave and come in through the interface.
-pub(super) fn tie(socket: &Socket, interface: &Interface) -> io::Result<()> {
+pub(super) fn tie(socket: &Socket, interface: &Interface, _remote: IpAddr) -> io::Result<()> {
     match socket.bind_device(Some(interface.name.as_bytes())) {
         // Kernels before 5.7 ask for a privilege. The source address then chooses the way, where the machine's routes
         // are set up for that.

@@ -1,8 +1,16 @@
 //! The real machine: interfaces by `netdev`, changes by `netwatcher`, sockets by the operating system's own file.
 
+#[cfg(any(target_os = "linux", target_os = "macos", windows))]
+#[path = "name_servers.rs"]
+mod name_servers;
 #[cfg_attr(target_os = "linux", path = "linux.rs")]
-#[cfg_attr(not(target_os = "linux"), path = "fallback.rs")]
+#[cfg_attr(target_os = "macos", path = "macos.rs")]
+#[cfg_attr(windows, path = "windows.rs")]
+#[cfg_attr(not(any(target_os = "linux", target_os = "macos", windows)), path = "fallback.rs")]
 mod os;
+#[cfg(any(target_os = "macos", test))]
+#[path = "scoped_resolvers.rs"]
+mod scoped_resolvers;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -57,7 +65,7 @@ impl Platform for System {
     }
 
     fn tie(&self, socket: &Socket, interface: &Interface, remote: SocketAddr) -> io::Result<()> {
-        os::tie(socket, interface)?;
+        os::tie(socket, interface, remote.ip())?;
         socket.bind(&source(interface, remote)?.into())
     }
 
@@ -99,6 +107,12 @@ impl Platform for System {
     }
 }
 
+/// Reads a reply of systemd-resolved, for the fuzzers.
+#[cfg(all(feature = "fuzzing", target_os = "linux"))]
+pub fn read_resolved_reply(reply: &[u8]) -> io::Result<Vec<IpAddr>> {
+    os::read_reply(reply)
+}
+
 /// The interface's address for what goes to `remote`, with any port.
 fn source(interface: &Interface, remote: SocketAddr) -> io::Result<SocketAddr> {
     let source = interface.source(remote.ip()).ok_or_else(|| {
@@ -128,7 +142,7 @@ fn describe(found: &netdev::Interface) -> Interface {
     let v4 = found.ipv4.iter().map(|net| IpAddr::V4(net.addr()));
     let v6 = found.ipv6.iter().map(|net| IpAddr::V6(net.addr()));
     Interface {
-        name: found.name.clone(),
+        name: os::name(found),
         index: found.index,
         kind,
         addresses: v4.chain(v6).filter(|address| loopback || leaves_the_link(*address)).collect(),

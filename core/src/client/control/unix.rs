@@ -2,13 +2,16 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use interprocess::local_socket::tokio::{Listener, Stream};
 use interprocess::local_socket::traits::StreamCommon;
 use interprocess::local_socket::{GenericFilePath, ListenerOptions, Name, ToFsName};
 use interprocess::os::unix::local_socket::ListenerOptionsExt;
+
+/// The socket is its owner's alone.
+const MODE: u32 = 0o600;
 
 pub(super) fn default_path() -> Option<PathBuf> {
     let runtime = dirs::runtime_dir().map(|directory| directory.join("tandem"));
@@ -20,11 +23,24 @@ pub(super) fn name(path: &Path) -> io::Result<Name<'_>> {
 }
 
 pub(super) fn listen(path: &Path) -> io::Result<Listener> {
-    ListenerOptions::new().name(name(path)?).mode(0o600).create_tokio()
+    let options = || Ok::<_, io::Error>(ListenerOptions::new().name(name(path)?));
+    match options()?.mode(MODE as libc::mode_t).create_tokio() {
+        // macOS sets no mode before the socket has a name. Who slips in before it is set is turned away as another user.
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+            let listener = options()?.create_tokio()?;
+            fs::set_permissions(path, fs::Permissions::from_mode(MODE))?;
+            Ok(listener)
+        }
+        done => done,
+    }
 }
 
-/// Removes a socket that nobody listens on; anything else that is in the way is not ours to remove.
-pub(super) fn remove_stale(path: &Path) -> io::Result<()> {
+/// Makes the socket's directory, and removes a socket that nobody listens on; anything else that is in the way is not ours
+/// to remove.
+pub(super) fn make_way(path: &Path) -> io::Result<()> {
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
+    }
     match fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => fs::remove_file(path),
         _ => Ok(()),

@@ -5,26 +5,18 @@
 //! ([`super::servers`]), and those that the system lists, of which some may answer there.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::Path;
-use std::pin::Pin;
-use std::time::Duration;
 
-use hickory_resolver::Resolver;
-use hickory_resolver::config::{
-    LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig, ServerOrderingStrategy,
-};
-use hickory_resolver::net::runtime::iocompat::AsyncIoTokioAsStd;
-use hickory_resolver::net::runtime::{RuntimeProvider, TokioHandle, TokioTime};
+use hickory_resolver::config::{NameServerConfig, ResolverConfig};
 use hickory_resolver::system_conf::parse_resolv_conf;
 use serde::Deserialize;
 use serde_json::json;
-use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{TcpSocket, TcpStream, UdpSocket, UnixStream};
-use tokio::time::timeout;
+use tokio::net::UnixStream;
 
 use super::super::super::{Answer, Interface};
+use super::super::name_servers;
 
 /// Where systemd-resolved listens.
 const RESOLVED: &str = "/run/systemd/resolve/io.systemd.Resolve";
@@ -33,10 +25,6 @@ const LONGEST_ANSWER: u64 = 64 * 1024;
 /// Where name servers may be listed. The first lists a local forwarder on some systems, and then the others the real ones.
 const LISTS: [&str; 3] =
     ["/etc/resolv.conf", "/run/NetworkManager/no-stub-resolv.conf", "/run/systemd/resolve/resolv.conf"];
-/// For how long one name server is waited for.
-const QUERY_LIMIT: Duration = Duration::from_secs(2);
-/// For how long a connection to one may take.
-const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 
 /// A name's addresses as the resolvers of the interface's network know them.
 pub(in super::super) fn resolve(name: &str, interface: &Interface) -> Answer<Vec<IpAddr>> {
@@ -88,7 +76,12 @@ async fn ask_resolved(socket: &Path, name: &str, index: u32) -> io::Result<Vec<I
     if reply.pop() != Some(0) {
         return Err(io::Error::other("systemd-resolved broke off its answer"));
     }
-    let reply: Reply = serde_json::from_slice(&reply).map_err(io::Error::other)?;
+    read_reply(&reply)
+}
+
+/// The addresses in a reply of systemd-resolved, without its zero byte.
+pub(in super::super) fn read_reply(reply: &[u8]) -> io::Result<Vec<IpAddr>> {
+    let reply: Reply = serde_json::from_slice(reply).map_err(io::Error::other)?;
     if let Some(error) = reply.error {
         return Err(io::Error::other(format!("systemd-resolved says {error}")));
     }
@@ -128,77 +121,7 @@ async fn ask_servers(
             config.add_name_server(server);
         }
     }
-    if config.name_servers().is_empty() {
-        return Err(io::Error::new(
-            io::ErrorKind::NotFound,
-            format!("no name server is listed that {} reaches", interface.name),
-        ));
-    }
-    let mut builder =
-        Resolver::builder_with_config(config, OverInterface { interface, handle: TokioHandle::default() });
-    let options = builder.options_mut();
-    options.timeout = QUERY_LIMIT;
-    options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
-    options.use_hosts_file = ResolveHosts::Never;
-    options.cache_size = 0;
-    // Those of the network are asked first, others when they do not answer.
-    options.server_ordering_strategy = ServerOrderingStrategy::UserProvidedOrder;
-    let resolver = builder.build().map_err(io::Error::other)?;
-    // A final dot: no search list is tried.
-    let found = resolver.lookup_ip(format!("{}.", name.trim_end_matches('.'))).await.map_err(io::Error::other)?;
-    Ok(found.iter().collect())
-}
-
-/// Makes the resolver's sockets on one interface.
-#[derive(Clone)]
-struct OverInterface {
-    interface: Interface,
-    handle: TokioHandle,
-}
-
-impl OverInterface {
-    fn socket(&self, server: SocketAddr, kind: Type, protocol: Protocol) -> io::Result<Socket> {
-        let source = self.interface.source(server.ip()).ok_or(io::ErrorKind::AddrNotAvailable)?;
-        let socket = Socket::new(Domain::for_address(server), kind.nonblocking(), Some(protocol))?;
-        match kind {
-            Type::DGRAM => super::steer(&socket, &self.interface, server.ip())?,
-            _ => super::tie(&socket, &self.interface)?,
-        }
-        socket.bind(&SocketAddr::new(source, 0).into())?;
-        Ok(socket)
-    }
-}
-
-type Opening<T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send>>;
-
-impl RuntimeProvider for OverInterface {
-    type Handle = TokioHandle;
-    type Timer = TokioTime;
-    type Udp = UdpSocket;
-    type Tcp = AsyncIoTokioAsStd<TcpStream>;
-
-    fn create_handle(&self) -> TokioHandle {
-        self.handle.clone()
-    }
-
-    fn connect_tcp(
-        &self,
-        server: SocketAddr,
-        _bind: Option<SocketAddr>,
-        limit: Option<Duration>,
-    ) -> Opening<AsyncIoTokioAsStd<TcpStream>> {
-        let socket = self.socket(server, Type::STREAM, Protocol::TCP);
-        Box::pin(async move {
-            let connecting = TcpSocket::from_std_stream(socket?.into()).connect(server);
-            let stream = timeout(limit.unwrap_or(CONNECT_LIMIT), connecting).await??;
-            Ok(AsyncIoTokioAsStd(stream))
-        })
-    }
-
-    fn bind_udp(&self, _local: SocketAddr, server: SocketAddr) -> Opening<UdpSocket> {
-        let socket = self.socket(server, Type::DGRAM, Protocol::UDP);
-        Box::pin(async move { UdpSocket::from_std(socket?.into()) })
-    }
+    name_servers::ask(config, name, interface).await
 }
 
 #[cfg(test)]
