@@ -24,7 +24,7 @@ pub use client::{Client, ConnectConfig, ConnectError, Connecting};
 pub use connection::{Connection, ConnectionClosed, ConnectionStats};
 pub use paths::{PathId, PathSpec};
 pub use relay::{BindError, RelayEndpoint, RelayEndpointConfig};
-pub use settings::STREAMS;
+pub use settings::{FIRST_STREAMS, STREAMS};
 pub use socket::{PathSocket, UdpPathSocket};
 pub use stream::{RecvStream, SendStream, Stream};
 pub use tls::{IdentityError, SpkiPin, spki_pin};

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tandem_core::dial::FlowEnd;
-use tandem_core::transport::{Connection, Stream};
+use tandem_core::transport::{Connection, FIRST_STREAMS, STREAMS, Stream};
 use tandem_proto::wire::flow::{CloseCode, ControlMessage, GoingAway, OpenError, RefusedReason};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -46,6 +46,7 @@ pub(crate) async fn run<E: Egress>(connection: Connection, relay: Arc<Shared<E>>
         control: admitted.control,
         relay,
         flows: JoinSet::new(),
+        allowed: FIRST_STREAMS,
     };
     async {
         tracing::info!(congestion = %admitted.congestion, client = admitted.client, "session opened");
@@ -66,6 +67,8 @@ struct Session<E> {
     token: Token,
     control: Control,
     flows: JoinSet<()>,
+    /// Streams that the client may have open now.
+    allowed: u32,
 }
 
 impl<E: Egress> Session<E> {
@@ -133,6 +136,13 @@ impl<E: Egress> Session<E> {
             None => self.flows.spawn(flow::serve(stream, Arc::clone(&self.relay)).in_current_span()),
         };
         drop(task);
+        // A place that QUIC keeps costs memory: there are to be twice as many as are used, within the limit.
+        let used = u32::try_from(self.flows.len()).unwrap_or(u32::MAX);
+        let wanted = used.saturating_mul(2).min(STREAMS);
+        if wanted > self.allowed {
+            self.allowed = wanted.max(self.allowed.saturating_mul(2)).min(STREAMS);
+            self.connection.allow_streams(self.allowed);
+        }
     }
 
     fn close(&self, code: CloseCode, reason: &'static str) -> &'static str {

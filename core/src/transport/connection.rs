@@ -188,6 +188,11 @@ impl Connection {
         self.0.session.congestion.set_algorithm(algorithm);
     }
 
+    /// Lets the far side have so many streams open at once from now on; never fewer than before.
+    pub fn allow_streams(&self, count: u32) {
+        self.0.quic.set_max_concurrent_bi_streams(count.into());
+    }
+
     /// Changes what is made of the far side's hold, for comparisons on the testbed.
     pub fn set_hold_rule(&self, rule: HoldRule) {
         self.0.session.congestion.set_hold_rule(rule);

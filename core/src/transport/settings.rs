@@ -11,7 +11,11 @@ use tandem_proto::keys::Role;
 use super::congestion::CongestionHandle;
 
 /// Most flows a client may have open at once, the control stream included; more wait for their turn.
-pub const STREAMS: u32 = 512;
+pub const STREAMS: u32 = 2_048;
+
+/// How many it may open at first: QUIC keeps a place for each from the beginning, and most sessions are idle. The relay
+/// allows more as they are used ([`super::Connection::allow_streams`]).
+pub const FIRST_STREAMS: u32 = 100;
 
 /// What one flow may have on its way: a slow reader holds back no more than this.
 const FLOW_WINDOW: u32 = 4 << 20;
@@ -59,9 +63,11 @@ pub(super) fn transport(role: Role, congestion: &CongestionHandle, seed: u64) ->
     // Each path's own probes tell what passes, and larger datagrams are not sent: until they are through, quinn's probes
     // fail, and random loss can look like a black hole to it. So its search begins again soon, in few steps.
     mtu.upper_bound(LARGEST_DATAGRAM).minimum_change(100).interval(MTU_SEARCH).black_hole_cooldown(MTU_SEARCH);
+    // Streams are opened by clients alone.
+    let streams = if role == Role::Relay { FIRST_STREAMS } else { 0 };
     let mut config = TransportConfig::default();
     config
-        .max_concurrent_bidi_streams(STREAMS.into())
+        .max_concurrent_bidi_streams(streams.into())
         .max_concurrent_uni_streams(0u8.into())
         .stream_receive_window(FLOW_WINDOW.into())
         .receive_window(SESSION_WINDOW.into())
