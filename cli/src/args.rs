@@ -4,12 +4,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use tandem_core::client::DEFAULT_LISTEN;
 use tandem_core::config::Config;
 use tandem_core::inbound::Forward;
 use tandem_proto::congestion::Algorithm;
 use tandem_proto::mode::{Mode, Sides};
+use tracing_subscriber::EnvFilter;
 
 use crate::link::{self, Paired};
 
@@ -18,7 +20,7 @@ use crate::link::{self, Paired};
 #[command(name = "tandem", version, propagate_version = true)]
 pub(crate) struct Arguments {
     /// What to log: a level (error, warn, info, debug, trace) or target=level,... [default: info for run, else warn]
-    #[arg(long, global = true, env = "TANDEM_LOG", value_name = "FILTER")]
+    #[arg(long, global = true, env = "TANDEM_LOG", value_name = "FILTER", value_parser = log_filter)]
     pub(crate) log: Option<String>,
     /// The control socket of the running client [default: in the user's runtime directory]
     #[arg(long, global = true, env = "TANDEM_CONTROL", value_name = "PATH")]
@@ -61,6 +63,12 @@ pub(crate) enum Command {
     /// Show what bicasting does: a server, a relay and a client in this process, two lossy networks emulated between
     /// them, and one download after another. Takes half a minute, no privileges and no network.
     Demo(DemoOptions),
+    /// Write man pages and shell completions into a directory, for packages.
+    #[command(hide = true)]
+    Generate {
+        /// Where to; "man" and "completions" are made in it.
+        directory: PathBuf,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -128,7 +136,7 @@ pub(crate) struct Setup {
     #[arg(long = "link-file", value_name = "FILE")]
     link_files: Vec<PathBuf>,
     /// Where the proxy listens, for SOCKS5 and HTTP alike [default: 127.0.0.1:1080]
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = socket_address)]
     listen: Option<SocketAddr>,
     /// A network interface to use; may be given several times [default: every way to the internet]
     #[arg(long = "interface", value_name = "NAME")]
@@ -224,6 +232,16 @@ impl From<Scheme> for Mode {
     }
 }
 
+/// Checks a filter, which has no copy and so is made where it is used.
+fn log_filter(text: &str) -> Result<String, String> {
+    let checked = EnvFilter::try_new(text).map(|_| text.to_owned());
+    checked.map_err(|_| "write a level (error, warn, info, debug, trace) or target=level,...".to_owned())
+}
+
+fn socket_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "write ADDRESS:PORT, for example 127.0.0.1:1080 or [::1]:1080".to_owned())
+}
+
 fn watch_interval(text: &str) -> Result<Duration, String> {
     let allowed = text.parse().ok().filter(|seconds| (0.2..=60.0).contains(seconds));
     allowed.map(Duration::from_secs_f64).ok_or_else(|| "0.2 to 60 seconds are allowed".to_owned())
@@ -246,8 +264,8 @@ pub(crate) enum ModeWord {
 }
 
 impl ModeArguments {
-    pub(crate) fn mode(&self) -> anyhow::Result<Mode> {
-        mode(Some(self.mode), self.bicast).map(Option::unwrap_or_default)
+    pub(crate) fn mode(&self) -> Mode {
+        mode(Some(self.mode), self.bicast).unwrap_or_default()
     }
 }
 
@@ -269,16 +287,20 @@ impl Setup {
 }
 
 impl RunOptions {
-    pub(crate) fn mode(&self) -> anyhow::Result<Option<Mode>> {
+    pub(crate) fn mode(&self) -> Option<Mode> {
         mode(self.mode, self.bicast)
     }
 }
 
-fn mode(word: Option<ModeWord>, sides: Option<Sides>) -> anyhow::Result<Option<Mode>> {
+/// Ends the program as for any other wrong command line if the two contradict each other.
+fn mode(word: Option<ModeWord>, sides: Option<Sides>) -> Option<Mode> {
     match (word, sides) {
-        (None, None) => Ok(None),
-        (Some(ModeWord::Single), None) => Ok(Some(Mode::Single)),
-        (Some(ModeWord::Single), Some(sides)) => anyhow::bail!("{sides} says who bicasts, but the mode is single"),
-        (Some(ModeWord::Bicast) | None, sides) => Ok(Some(Mode::Bicast(sides.unwrap_or_default()))),
+        (None, None) => None,
+        (Some(ModeWord::Single), None) => Some(Mode::Single),
+        (Some(ModeWord::Single), Some(sides)) => {
+            let message = format!("{sides} says whose datagrams are sent twice, but the mode is single");
+            Arguments::command().error(ErrorKind::ArgumentConflict, message).exit()
+        }
+        (Some(ModeWord::Bicast) | None, sides) => Some(Mode::Bicast(sides.unwrap_or_default())),
     }
 }

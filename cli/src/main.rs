@@ -18,8 +18,9 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
 use tandem_core::client::control::{self, Request};
+use tandem_relay::manual;
 use tracing_subscriber::EnvFilter;
 
 use self::args::{Arguments, Command};
@@ -37,8 +38,7 @@ fn main() -> ExitCode {
 
 fn start(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let default = if matches!(arguments.command, Command::Run(_)) { "info" } else { "warn" };
-    let filter = EnvFilter::try_new(arguments.log.as_deref().unwrap_or(default))
-        .context("--log is no filter: write a level (error, warn, info, debug, trace) or target=level,...")?;
+    let filter = EnvFilter::new(arguments.log.as_deref().unwrap_or(default));
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(false);
     log.with_writer(io::stderr).with_ansi(io::stderr().is_terminal()).init();
     let runtime = tokio::runtime::Runtime::new().context("cannot start")?;
@@ -55,8 +55,10 @@ async fn carry_out(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Relay(command) => link::relay(&command),
         Command::Run(options) => run::run(*options, &control()?).await,
         Command::Demo(options) => demo::run(options).await,
+        Command::Generate { directory } => manual::write(Arguments::command(), &directory)
+            .with_context(|| format!("{} cannot be written to", directory.display())),
         Command::Mode(mode) => {
-            let mode = mode.mode()?;
+            let mode = mode.mode();
             ask(Request::Mode(mode)).await?;
             Ok(tandem_core::print::print(&format!("mode is now {mode}\n"))?)
         }

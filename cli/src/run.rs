@@ -72,7 +72,7 @@ fn announce(snapshot: &Snapshot) {
 
 /// Flags before the configuration file before the defaults.
 fn engine_config(options: RunOptions) -> anyhow::Result<EngineConfig> {
-    let mode = options.mode()?;
+    let mode = options.mode();
     let setup = options.setup;
     let file = setup.config.as_deref().map(Config::load).transpose()?.unwrap_or_default();
     let Paired { pairings, keeper } = setup.links(&file)?;

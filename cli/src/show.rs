@@ -14,7 +14,7 @@ pub(crate) fn show(
     output: Output,
     text: impl Fn(&Snapshot) -> String,
 ) -> anyhow::Result<()> {
-    let snapshot = snapshot.context("the engine sent no snapshot: it is of another version")?;
+    let snapshot = snapshot.context("the client sent no snapshot: it is of another version")?;
     let text = if output.json { serde_json::to_string_pretty(&snapshot)? + "\n" } else { text(&snapshot) };
     Ok(print(&text)?)
 }

@@ -165,7 +165,7 @@ fn a_running_client_answers_and_stops_and_a_second_one_is_refused() {
     assert!(text.contains("mode bicast server"), "{text}");
 
     let text = home.fails(&["run", "--listen", "127.0.0.1:0", "--link", &link()]);
-    assert!(text.contains("another engine is running"), "{text}");
+    assert!(text.contains("another client is running"), "{text}");
 
     assert!(home.output(&["stop"]).status.success());
     let deadline = Instant::now() + Duration::from_secs(10);
@@ -173,7 +173,7 @@ fn a_running_client_answers_and_stops_and_a_second_one_is_refused() {
         assert!(Instant::now() < deadline, "the client does not stop");
         std::thread::sleep(Duration::from_millis(20));
     }
-    assert!(home.fails(&["status"]).contains("no engine is running"));
+    assert!(home.fails(&["status"]).contains("no client is running"));
 }
 
 /// SEC-4

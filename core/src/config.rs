@@ -102,8 +102,10 @@ impl Config {
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let document = Document::parse(path, text)?;
         let top = document.top()?;
-        if top.integer("version", "1")? != Some(VERSION) {
-            return Err(top.wrong("version", "must be 1, the version this program reads"));
+        match top.integer("version", "1")? {
+            Some(VERSION) => {}
+            None => return Err(top.wrong("version", "is missing: write version = 1")),
+            Some(_) => return Err(top.wrong("version", "must be 1, the version this program reads")),
         }
         let proxy = document.table("proxy")?;
         let forwards = document.tables("forward")?;

@@ -155,11 +155,15 @@ impl Directory {
     /// The directory at `path`, which must hold a relay.
     ///
     /// # Errors
-    /// [`DirectoryError::Missing`].
+    /// [`DirectoryError::Missing`], or what the system says to looking at it.
     pub fn open(path: &Path) -> Result<Self, DirectoryError> {
         let directory = Directory { path: path.to_owned() };
         let config = directory.file(CONFIG);
-        if config.exists() { Ok(directory) } else { Err(DirectoryError::Missing(config)) }
+        match fs::metadata(&config) {
+            Ok(_) => Ok(directory),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(DirectoryError::Missing(config)),
+            Err(source) => Err(DirectoryError::File { path: config, source }),
+        }
     }
 
     /// Makes the directory with new keys and the settings.

@@ -11,6 +11,7 @@ pub mod directory;
 pub mod egress;
 pub mod identity;
 pub mod invitation;
+pub mod manual;
 pub mod rules;
 pub mod serve;
 mod session;

@@ -1,5 +1,6 @@
 //! The sockets that the relay listens on.
 
+use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
@@ -15,10 +16,19 @@ const BUFFER_BYTES: usize = 4 << 20;
 pub(crate) fn bind(listen: &[SocketAddr]) -> anyhow::Result<Vec<Arc<dyn PathSocket>>> {
     let mut sockets: Vec<Arc<dyn PathSocket>> = Vec::new();
     for address in listen {
-        let socket = open(*address).with_context(|| {
-            let hint = if address.is_ipv6() { "; without IPv6 on this machine, listen on 0.0.0.0" } else { "" };
-            format!("cannot listen on UDP {address}{hint}")
-        })?;
+        let socket = match open(*address) {
+            Ok(socket) => socket,
+            Err(error) => {
+                let hint = match error.kind() {
+                    ErrorKind::AddrInUse => " (another program does already: is a relay running?)",
+                    ErrorKind::AddrNotAvailable => " (it is no address of this machine)",
+                    ErrorKind::PermissionDenied => " (ports below 1024 ask for privileges)",
+                    _ if address.is_ipv6() => " (without IPv6 on this machine, listen on 0.0.0.0)",
+                    _ => "",
+                };
+                return Err(error).with_context(|| format!("cannot listen on UDP {address}{hint}"));
+            }
+        };
         sockets.push(UdpPathSocket::new(socket)?);
     }
     Ok(sockets)

@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::Context;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use ipnet::IpNet;
 use tandem_core::print::{print, say};
 use tandem_proto::wire::flow::Target;
@@ -21,6 +21,7 @@ use tandem_relay::config::{Config, DEFAULT_LISTEN};
 use tandem_relay::directory::{Directory, TokenState};
 use tandem_relay::egress::{OwnAddresses, TcpEgress};
 use tandem_relay::invitation::invitation;
+use tandem_relay::manual;
 use tandem_relay::rules::AccessRules;
 use tandem_relay::serve::{Limits, Relay, RelayConfig};
 use tandem_relay::tokens::{Claims, watch_revoked};
@@ -30,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 /// The relay of Tandem: bicasting clients reach the internet through it.
 #[derive(Parser)]
-#[command(version)]
+#[command(name = "tandem-relay", version, propagate_version = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -43,7 +44,7 @@ enum Command {
         #[command(flatten)]
         dir: Dir,
         /// UDP address to listen on; may be given several times. "[::]" takes IPv4 as well.
-        #[arg(long, value_name = "ADDRESS:PORT", default_value = DEFAULT_LISTEN)]
+        #[arg(long, value_name = "ADDRESS:PORT", default_value = DEFAULT_LISTEN, value_parser = socket_address)]
         listen: Vec<SocketAddr>,
         /// Name or address under which clients reach the relay, such as relay.example.org:4433; may be given several
         /// times.
@@ -57,7 +58,7 @@ enum Command {
         dir: Dir,
         /// Network that clients may reach although it is private or this machine's own, such as 10.1.0.0/16; may be
         /// given several times, in addition to those in relay.toml.
-        #[arg(long, value_name = "CIDR")]
+        #[arg(long, value_name = "CIDR", value_parser = network)]
         allow: Vec<IpNet>,
     },
     /// Hand out, show and take back access tokens.
@@ -66,6 +67,12 @@ enum Command {
     /// Change the key by which clients know the relay, without pairing them again.
     #[command(subcommand)]
     Key(KeyCommand),
+    /// Write man pages and shell completions into a directory, for packages.
+    #[command(hide = true)]
+    Generate {
+        /// Where to; "man" and "completions" are made in it.
+        directory: PathBuf,
+    },
 }
 
 #[derive(Subcommand)]
@@ -130,6 +137,14 @@ struct Dir {
     dir: PathBuf,
 }
 
+fn socket_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "write ADDRESS:PORT, for example 0.0.0.0:4433 or [::]:4433".to_owned())
+}
+
+fn network(text: &str) -> Result<IpNet, String> {
+    text.parse().map_err(|_| "write ADDRESS/LENGTH, for example 10.1.0.0/16 or fd00::/8".to_owned())
+}
+
 /// Name and lifetime of the token that comes with a new relay.
 const FIRST_TOKEN: (&str, u32) = ("first", 90);
 
@@ -164,6 +179,8 @@ fn run(command: Command) -> anyhow::Result<()> {
             }
             Ok(())
         }
+        Command::Generate { directory } => manual::write(Cli::command(), &directory)
+            .with_context(|| format!("{} cannot be written to", directory.display())),
     }
 }
 

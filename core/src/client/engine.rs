@@ -1,5 +1,6 @@
 //! Starts, stops and describes everything that runs on the client.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -93,7 +94,7 @@ pub enum EngineError {
     #[error("no relay is known: pair with one first")]
     NoRelay,
     /// An address cannot be listened on.
-    #[error("cannot listen on {address}")]
+    #[error("cannot listen on {address}{}", hint(.source))]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -101,6 +102,16 @@ pub enum EngineError {
         #[source]
         source: std::io::Error,
     },
+}
+
+/// What may help where an address cannot be listened on.
+fn hint(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::AddrInUse => " (another program does already; --listen names another address for the proxy)",
+        ErrorKind::AddrNotAvailable => " (it is no address of this machine)",
+        ErrorKind::PermissionDenied => " (ports below 1024 ask for privileges)",
+        _ => "",
+    }
 }
 
 /// A running client. Dropping it ends everything at once; [`Engine::stop`] ends it well.

@@ -82,7 +82,7 @@ fn a_misplaced_key_is_refused_with_the_place_where_it_belongs() {
 fn a_wrong_value_is_refused_with_its_line_and_what_is_allowed() {
     for (text, expected) in [
         ("version = 2", ":1: version must be 1"),
-        ("mode = \"single\"", ":1: version must be 1"),
+        ("mode = \"single\"", ":1: version is missing: write version = 1"),
         ("version = \"1\"", ":1: version is of type string; it must be 1"),
         ("version = 1\nmode = \"both\"", ":2: mode must be \"single\" or \"bicast\""),
         ("version = 1\nmode = \"single\"\nbicast = \"both\"", ":3: bicast needs mode = \"bicast\""),

@@ -94,9 +94,9 @@ fn a_client_that_cannot_connect_says_why() {
 
 #[test]
 fn a_client_that_ended_is_waited_for() {
-    let problem = "no engine is running (no answer at /run/user/1000/tandem/control.sock)".to_owned();
+    let problem = "no client is running (no answer at /run/user/1000/tandem/control.sock)".to_owned();
     let text = drawn(Err(&problem), 80, 8);
-    assert!(text.contains("no engine is running") && text.contains("q quits"), "{text}");
+    assert!(text.contains("no client is running") && text.contains("q quits"), "{text}");
 }
 
 #[test]
