@@ -18,7 +18,9 @@ mod waiting;
 pub use credentials::Credentials;
 pub use forward::{Forward, ForwardError};
 #[cfg(feature = "fuzzing")]
-pub use socks5::fuzzing;
+pub use http::fuzzing as http_fuzzing;
+#[cfg(feature = "fuzzing")]
+pub use socks5::fuzzing as socks5_fuzzing;
 
 use std::io;
 use std::net::SocketAddr;

@@ -7,6 +7,7 @@
 mod cc;
 pub mod command;
 mod figures;
+mod flows;
 mod long;
 mod multi;
 mod path;
@@ -39,9 +40,19 @@ pub struct Case {
 
 /// Every case, in the order of docs/CASES.md, then the figures.
 pub fn all() -> impl Iterator<Item = &'static Case> {
-    [tcp::CASES, path::CASES, cc::CASES, multi::CASES, sleep::CASES, figures::CASES, relays::CASES, long::CASES]
-        .into_iter()
-        .flatten()
+    [
+        tcp::CASES,
+        flows::CASES,
+        path::CASES,
+        cc::CASES,
+        multi::CASES,
+        sleep::CASES,
+        figures::CASES,
+        relays::CASES,
+        long::CASES,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// The cases that run unless told otherwise: those with a code.

@@ -65,7 +65,7 @@ impl Request {
 }
 
 /// Answers on every stream that the other end opens, until the connection ends.
-pub(crate) async fn serve(connection: Connection) {
+pub async fn serve(connection: Connection) {
     let mut answers = JoinSet::new();
     while let Ok(stream) = connection.accept_stream().await {
         answers.spawn(answer(stream));

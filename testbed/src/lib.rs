@@ -10,6 +10,8 @@ pub mod cases;
 #[cfg(target_os = "linux")]
 pub mod clients;
 mod exchange;
+#[cfg(target_os = "linux")]
+pub mod fuzz;
 mod identity;
 mod measure;
 #[cfg(target_os = "linux")]
@@ -19,8 +21,9 @@ mod origins;
 mod scenario;
 pub mod virtual_time;
 
+pub use exchange::serve;
 pub use identity::Identity;
 pub use measure::{Amount, Download, EvenStreams, Interrupted, Latencies, Pings, download, upload};
-pub use network::{EcnMark, Hostility, Line, SendFault, Vantage, VirtualNetwork, VirtualSocket};
+pub use network::{EcnMark, Hostility, Line, SendFault, Trunk, Vantage, VirtualNetwork, VirtualSocket};
 pub use origins::Origins;
 pub use scenario::{Bed, Measured, PathLinks, RELAY, Rival, Scenario};

@@ -2,14 +2,16 @@
 //!
 //! A [`Line`] joins one client address and one relay address by two links of the model in `tandem_netem`, one for each
 //! direction. At its client's end stands a NAT: the relay sees the line's public address, which [`Line::rebind`] changes.
-//! Sockets are [`VirtualSocket`]s; a datagram between addresses that no line joins is dropped, as by a router.
+//! Sockets are [`VirtualSocket`]s; a datagram between addresses that no line joins is dropped, as by a router. Lines may lead
+//! to their relays through one [`Trunk`], a pair of links that they share.
 //!
-//! One task moves the datagrams, each at the nanosecond at which the model delivers it. Order is fixed: lines in the order
-//! in which they were laid, up before down, arrivals before forgeries.
+//! One task moves the datagrams, each at the nanosecond at which the model delivers it. Order is fixed: trunks before lines,
+//! each in the order in which they were laid, up before down, arrivals before forgeries.
 
 mod hostile;
 mod line;
 mod socket;
+mod trunk;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -27,6 +29,8 @@ pub use hostile::{Hostility, Vantage};
 use line::LineState;
 pub use line::{EcnMark, Line};
 pub use socket::{SendFault, VirtualSocket};
+pub use trunk::Trunk;
+use trunk::TrunkState;
 
 /// A network in memory; clones are the same network. It stands still once the last clone is gone.
 #[derive(Clone, Debug)]
@@ -56,6 +60,7 @@ struct Shared {
 struct State {
     sockets: BTreeMap<SocketAddr, Weak<VirtualSocket>>,
     lines: Vec<LineState>,
+    trunks: Vec<TrunkState>,
     /// Which line, and pair of addresses on it, carries what a client sends, by client and relay address.
     from_client: BTreeMap<(SocketAddr, SocketAddr), (usize, usize)>,
     /// The same for what a relay sends, by every public address the client ever had, and relay address.
@@ -68,7 +73,8 @@ struct State {
 /// One datagram under way.
 #[derive(Clone, Debug)]
 struct Datagram {
-    /// Which pair of addresses on its line it travels between.
+    /// Its line, and which pair of addresses on it it travels between.
+    line: usize,
     pair: usize,
     /// As the receiver sees it.
     source: SocketAddr,
@@ -147,9 +153,20 @@ impl VirtualNetwork {
         Ok(Line::new(self.shared.clone(), index))
     }
 
+    /// Lays a trunk that [lines can be led through](Line::lead_through).
+    ///
+    /// # Errors
+    /// Refuses a link that cannot be, and lays nothing.
+    pub fn trunk(&self, up: LinkConfig, down: LinkConfig) -> Result<Trunk, ConfigError> {
+        let trunk = TrunkState::new(up, down, Instant::now())?;
+        let mut state = self.shared.state.lock();
+        state.trunks.push(trunk);
+        Ok(Trunk::new(self.shared.clone(), state.trunks.len() - 1))
+    }
+
     /// Hands a datagram to a socket at once, from whatever source the caller makes up. False if no socket has the address.
     pub fn inject(&self, source: SocketAddr, destination: SocketAddr, contents: Bytes) -> bool {
-        let datagram = Datagram { pair: 0, source, destination, ecn: None, contents };
+        let datagram = Datagram { line: 0, pair: 0, source, destination, ecn: None, contents };
         let socket = self.shared.state.lock().socket_at(destination);
         socket.is_some_and(|socket| {
             socket.arrive(destination, datagram);
@@ -180,9 +197,12 @@ impl Shared {
         {
             state.from_relay.insert(at, (line, pair));
         }
-        let line = &mut state.lines[line];
-        let source = if direction == Direction::Up { line.pairs[pair].public } else { source };
-        let due = line.enqueue(now, direction, Datagram { pair, source, destination, ecn, contents });
+        let source = if direction == Direction::Up { state.lines[line].pairs[pair].public } else { source };
+        let datagram = Datagram { line, pair, source, destination, ecn, contents };
+        let due = match (direction, state.lines[line].trunk) {
+            (Direction::Down, Some(trunk)) => state.trunks[trunk].enqueue(now, direction, datagram),
+            _ => state.lines[line].enqueue(now, direction, datagram),
+        };
         self.plan(&mut state, due);
     }
 
@@ -199,17 +219,10 @@ impl Shared {
     /// Delivers what is due and plans the next look.
     fn deliver(&self, now: Instant) -> Option<Instant> {
         let mut state = self.state.lock();
-        let mut next: Option<Instant> = None;
-        for index in 0..state.lines.len() {
-            while let Some((at, datagram)) = state.lines[index].poll(now) {
-                match state.socket_at(at) {
-                    Some(socket) => socket.arrive(at, datagram),
-                    None => state.unroutable += 1,
-                }
-            }
-            let due = state.lines[index].poll_timeout();
-            next = next.into_iter().chain(due).min();
-        }
+        // What leaves a trunk enters a line and the other way round, perhaps without delay.
+        while state.pass_trunks(now) | state.pass_lines(now) {}
+        let lines = state.lines.iter().filter_map(LineState::poll_timeout);
+        let next = lines.chain(state.trunks.iter().filter_map(TrunkState::poll_timeout)).min();
         state.planned = next;
         next
     }
@@ -220,6 +233,47 @@ impl State {
         let joined = self.from_client.insert((client, relay), way);
         assert!(joined.is_none(), "{client} and {relay} are joined already");
         self.from_relay.insert((client, relay), way);
+    }
+
+    /// Hands on what has come through the trunks; whether something went on to a line.
+    fn pass_trunks(&mut self, now: Instant) -> bool {
+        let mut moved = false;
+        for index in 0..self.trunks.len() {
+            while let Some((direction, datagram)) = self.trunks[index].poll(now) {
+                if direction == Direction::Up {
+                    let at = self.lines[datagram.line].relay_of(&datagram);
+                    self.arrive(at, datagram);
+                } else {
+                    self.lines[datagram.line].enqueue(now, direction, datagram);
+                    moved = true;
+                }
+            }
+        }
+        moved
+    }
+
+    /// Hands on what has come through the lines; whether something went on to a trunk.
+    fn pass_lines(&mut self, now: Instant) -> bool {
+        let mut moved = false;
+        for index in 0..self.lines.len() {
+            while let Some((at, datagram)) = self.lines[index].poll(now) {
+                match self.lines[index].trunk.filter(|_| at == self.lines[index].relay_of(&datagram)) {
+                    Some(trunk) => {
+                        self.trunks[trunk].enqueue(now, Direction::Up, datagram);
+                        moved = true;
+                    }
+                    None => self.arrive(at, datagram),
+                }
+            }
+        }
+        moved
+    }
+
+    fn arrive(&mut self, at: SocketAddr, datagram: Datagram) {
+        match self.socket_at(at) {
+            Some(socket) => socket.arrive(at, datagram),
+            None => self.unroutable += 1,
+        }
     }
 
     fn socket_at(&self, address: SocketAddr) -> Option<Arc<VirtualSocket>> {

@@ -84,6 +84,8 @@ pub(crate) enum Tool {
     Clippy,
     /// `cargo deny`, built from its source.
     Deny,
+    /// `cargo fuzz`, built from its source.
+    Fuzz,
 }
 
 impl Tool {
@@ -92,6 +94,7 @@ impl Tool {
             Tool::Rustfmt => "fmt",
             Tool::Clippy => "clippy",
             Tool::Deny => "deny",
+            Tool::Fuzz => "fuzz",
         }
     }
 
@@ -107,11 +110,12 @@ impl Tool {
             Tool::Rustfmt => rustup_component("rustfmt"),
             Tool::Clippy => rustup_component("clippy"),
             Tool::Deny => cargo(&["install", "--locked", "cargo-deny"]),
+            Tool::Fuzz => cargo(&["install", "--locked", "cargo-fuzz"]),
         };
         println!(
             "cargo {} is missing: installing it{}",
             self.subcommand(),
-            if self == Tool::Deny { " (built from source, some minutes)" } else { "" }
+            if matches!(self, Tool::Deny | Tool::Fuzz) { " (built from source, some minutes)" } else { "" }
         );
         let installed = install
             .stdin(Stdio::null())

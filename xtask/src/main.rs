@@ -7,6 +7,9 @@ mod bench;
 mod cargo;
 mod cases;
 mod clients;
+mod fuzz;
+mod man;
+mod targets;
 mod test;
 
 use std::process::ExitCode;
@@ -40,6 +43,14 @@ enum Task {
     /// Measure processor time per gigabyte on loopback, beside a plain QUIC proxy.
     #[command(disable_help_flag = true)]
     Bench(bench::BenchArguments),
+    /// Let libFuzzer look for inputs that break a parser or state machine.
+    ///
+    /// Installs cargo-fuzz if it is missing. What it finds lies in fuzz/artifacts.
+    Fuzz(fuzz::FuzzArguments),
+    /// Write man pages and shell completions to target/man and target/completions.
+    Man,
+    /// Type-check for every system that the project means to run on, and say which could not be checked here.
+    CheckTargets,
 }
 
 fn main() -> ExitCode {
@@ -49,6 +60,9 @@ fn main() -> ExitCode {
         Task::Cases(arguments) => bed::run(&arguments),
         Task::Clients(arguments) => clients::run(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
+        Task::Fuzz(arguments) => fuzz::run(&arguments),
+        Task::Man => man::run(),
+        Task::CheckTargets => targets::run(),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

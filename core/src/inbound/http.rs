@@ -19,6 +19,8 @@ mod answer;
 mod body;
 mod exchange;
 mod fields;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod origin;
 mod request;
 mod response;

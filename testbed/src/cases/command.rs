@@ -71,6 +71,8 @@ fn run(arguments: Arguments) -> Result<bool> {
     let programs = Programs::beside_this_one()?;
     // SAFETY: makes this process, and what it starts, go before others, so that other work on the machine disturbs less.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, PRIORITY) };
+    // Servers and applications of a thousand connections are in this process.
+    let _ = rlimit::increase_nofile_limit(u64::MAX);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut outcomes = Vec::new();

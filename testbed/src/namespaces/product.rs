@@ -462,10 +462,30 @@ impl Process {
         fs::read_dir(format!("/proc/{}/fd", self.id())).map_or(0, Iterator::count)
     }
 
+    /// Lets it have at most so many descriptors from now on.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn limit_descriptors(&self, most: u64) -> Result<()> {
+        limit_descriptors(self.id(), most)
+    }
+
     /// Processor time it has used.
     pub fn processor(&self) -> Duration {
         processor_time(Path::new(&format!("/proc/{}/stat", self.id())))
     }
+}
+
+/// Lets a child of this process have at most so many descriptors from now on.
+///
+/// # Errors
+/// The operating system's.
+pub fn limit_descriptors(child: u32, most: u64) -> Result<()> {
+    let limit = libc::rlimit64 { rlim_cur: most, rlim_max: most };
+    // SAFETY: reads `limit`, which lives as long as the call; the old limit is not asked for.
+    let done = unsafe { libc::prlimit64(child as i32, libc::RLIMIT_NOFILE, &raw const limit, std::ptr::null_mut()) };
+    ensure!(done == 0, "limiting descriptors: {}", std::io::Error::last_os_error());
+    Ok(())
 }
 
 /// The time that the process or thread with that file has used, user and system.

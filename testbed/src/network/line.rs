@@ -11,7 +11,7 @@ use tandem_netem::{ConfigError, Counters, Direction, Link, LinkConfig};
 use tokio::time::Instant;
 
 use super::hostile::{Attacker, Hostility, Vantage};
-use super::{Datagram, Shared};
+use super::{Datagram, Shared, Trunk};
 
 /// What a router makes of the ECN field, whatever it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +78,11 @@ impl Line {
         let pair = pairs.len();
         pairs.push(Pair { client, public: client, relay });
         state.join(client, relay, (self.index, pair));
+    }
+
+    /// Lets what travels on the line share a trunk with others, at the relay's end.
+    pub fn lead_through(&self, trunk: &Trunk) {
+        self.shared.state.lock().lines[self.index].trunk = Some(trunk.index());
     }
 
     /// The address under which the relay sees the client.
@@ -172,6 +177,8 @@ impl Line {
 pub(super) struct LineState {
     /// Whom it joins; the first are its owners.
     pub(super) pairs: Vec<Pair>,
+    /// What lies between the line and its relay.
+    pub(super) trunk: Option<usize>,
     nat_timeout: Option<std::time::Duration>,
     /// When the owner of the line last sent something.
     last_up: Instant,
@@ -206,7 +213,7 @@ impl LineState {
         let now = Instant::now().into_std();
         let way = |config| Ok(Way { link: Link::new(config, now)?, ecn: None, attacker: None });
         let pairs = vec![Pair { client, public: client, relay }];
-        Ok(Self { pairs, nat_timeout: None, last_up: Instant::now(), up: way(up)?, down: way(down)? })
+        Ok(Self { pairs, trunk: None, nat_timeout: None, last_up: Instant::now(), up: way(up)?, down: way(down)? })
     }
 
     pub(super) fn way(&mut self, direction: Direction) -> &mut Way {
@@ -271,13 +278,18 @@ impl LineState {
         Some((client, forged(relay, client, contents)))
     }
 
+    /// Where a datagram that goes up ends.
+    pub(super) fn relay_of(&self, datagram: &Datagram) -> SocketAddr {
+        self.pairs[datagram.pair].relay
+    }
+
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.up.poll_timeout().into_iter().chain(self.down.poll_timeout()).min()
     }
 }
 
 fn forged(source: SocketAddr, destination: SocketAddr, contents: Bytes) -> Datagram {
-    Datagram { pair: 0, source, destination, ecn: None, contents }
+    Datagram { line: 0, pair: 0, source, destination, ecn: None, contents }
 }
 
 impl Way {

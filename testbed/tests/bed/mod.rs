@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tandem_core::client::{Engine, EngineConfig};
 use tandem_core::dial::{Dial, DialError};
 use tandem_core::platform::{Binder, Bound, Interface, InterfaceKind, Scripted};
@@ -48,7 +49,11 @@ pub(crate) struct Bed {
     pub(crate) sockets: Vec<Arc<VirtualSocket>>,
     /// Bytes that `endless:80` has written so far.
     pub(crate) endless_bytes: Arc<AtomicU64>,
+    /// Connections of `door:80`, the newest last: the test is the server.
+    pub(crate) doors: Doors,
 }
+
+type Doors = Arc<Mutex<Vec<MemoryTcp>>>;
 
 /// A link with this one-way delay.
 pub(crate) fn link(delay_ms: u64, seed: u64) -> LinkConfig {
@@ -76,6 +81,7 @@ impl Bed {
             drain: CancellationToken::new(),
             revoked: watch::Sender::new(Arc::default()),
             endless_bytes: Arc::default(),
+            doors: Doors::default(),
         };
         bed.relay = bed.start_relay();
         bed
@@ -92,7 +98,9 @@ impl Bed {
             seed: Some([4; 32]),
         };
         let sockets = self.sockets.iter().map(|socket| Arc::clone(socket) as _).collect();
-        let relay = Relay::bind(config, sockets, origins(Arc::clone(&self.endless_bytes))).unwrap();
+        let relay =
+            Relay::bind(config, sockets, origins(Arc::clone(&self.endless_bytes)).with("door:80", door(&self.doors)))
+                .unwrap();
         tokio::spawn(relay.serve(self.drain.clone()))
     }
 
@@ -157,6 +165,15 @@ pub(crate) fn card(network: &VirtualNetwork, line: &Line, index: u64) -> (Interf
 
 fn relay_sockets(network: &VirtualNetwork) -> Vec<Arc<VirtualSocket>> {
     [RELAY, RELAY_TOO].map(|address| network.socket(address.parse().unwrap())).to_vec()
+}
+
+/// Hands every connection to the test.
+fn door(doors: &Doors) -> impl Fn(MemoryTcp) -> std::future::Ready<()> + Send + Sync + 'static + use<> {
+    let doors = Arc::clone(doors);
+    move |tcp| {
+        doors.lock().push(tcp);
+        std::future::ready(())
+    }
 }
 
 /// `endless_bytes` counts what `endless:80` could write.

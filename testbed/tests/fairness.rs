@@ -1,0 +1,112 @@
+//! Many clients of one relay: how they share the link that it hangs on.
+//!
+//! Each client has two networks of its own, like the cases' Wi-Fi and cellular ones, and all their datagrams meet on the
+//! relay's link, which carries a fraction of what the networks could. Every client downloads for as long as it lasts; what
+//! counts is what each application got, by Jain's index: 1 if all got the same, 1/n if one got everything.
+#![expect(clippy::unwrap_used, reason = "the whole file is a test")]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tandem_core::transport::{Client, ConnectConfig, PathSocket, PathSpec, RelayEndpoint, RelayEndpointConfig};
+use tandem_netem::{Bitrate, LinkConfig};
+use tandem_proto::congestion::Algorithm;
+use tandem_proto::mode::{Mode, Sides};
+use tandem_testbed::{Amount, Identity, PathLinks, RELAY, VirtualNetwork, download, serve, virtual_time};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+/// What a run came to.
+struct Shared {
+    /// What each client got, in Mbit/s.
+    goodputs: Vec<f64>,
+}
+
+impl Shared {
+    fn jain(&self) -> f64 {
+        let sum: f64 = self.goodputs.iter().sum();
+        let squares: f64 = self.goodputs.iter().map(|goodput| goodput * goodput).sum();
+        sum * sum / (self.goodputs.len() as f64 * squares)
+    }
+
+    fn total(&self) -> f64 {
+        self.goodputs.iter().sum()
+    }
+}
+
+/// `clients` that begin within a second of each other, one after the other.
+async fn share(clients: u8, mbit: u32, time: Duration, congestion: Algorithm, mode: Mode) -> Shared {
+    let network = VirtualNetwork::new();
+    let relay_address = SocketAddr::from(RELAY);
+    let identity = Identity::from_seed([7; 32]);
+    let config =
+        RelayEndpointConfig { cert_der: identity.certificate, key_pkcs8_der: identity.key, seed: Some([8; 32]) };
+    let socket = network.socket(relay_address) as Arc<dyn PathSocket>;
+    let endpoint = RelayEndpoint::bind(config, vec![socket]).unwrap();
+    tokio::spawn(async move {
+        while let Some(connection) = endpoint.accept().await {
+            connection.set_congestion(congestion);
+            tokio::spawn(serve(connection));
+        }
+    });
+    let link = LinkConfig { rate: Some(Bitrate::from_mbit(mbit)), ..LinkConfig::default() };
+    let link = link.with_queue_time(Duration::from_millis(50));
+    let trunk = network.trunk(link.clone().with_seed(1), link.with_seed(2)).unwrap();
+    let mut downloads = JoinSet::new();
+    for client in 0..clients {
+        let lay = |(index, links): (u8, PathLinks)| {
+            let address = SocketAddr::from(([100, 64, client, index], 50_000));
+            let seed = u64::from(client) * 4 + u64::from(index) * 2 + 3;
+            let line = network.line(address, relay_address, links.up.with_seed(seed), links.down.with_seed(seed + 1));
+            line.unwrap().lead_through(&trunk);
+            let socket = network.socket(address) as Arc<dyn PathSocket>;
+            PathSpec { interface: format!("virtual{index}"), socket, remote: relay_address }
+        };
+        let paths = (1..).zip(PathLinks::standard()).map(lay).collect();
+        let pins = vec![identity.pin];
+        let config = ConnectConfig { pins, congestion, mode, seed: Some([client; 32]) };
+        let start = Duration::from_millis(u64::from(client) * 1_000 / u64::from(clients));
+        downloads.spawn(async move {
+            sleep(start).await;
+            let connection = Client::connect(config, paths).await.unwrap();
+            download(&connection, Amount::Time(time)).await.unwrap().goodput_mbps()
+        });
+    }
+    Shared { goodputs: downloads.join_all().await }
+}
+
+fn run(clients: u8, mbit: u32, seconds: u64, congestion: Algorithm, mode: Mode) -> Shared {
+    let shared = virtual_time::run(share(clients, mbit, Duration::from_secs(seconds), congestion, mode));
+    let mut sorted = shared.goodputs.clone();
+    sorted.sort_by(f64::total_cmp);
+    eprintln!(
+        "{clients} clients on {mbit} Mbit/s for {seconds} s, {congestion} {}: Jain's index {:.4}, {:.1} Mbit/s in all, \
+         least {:.2}, median {:.2}, most {:.2}",
+        mode.scheme(),
+        shared.jain(),
+        shared.total(),
+        sorted[0],
+        sorted[sorted.len() / 2],
+        sorted[sorted.len() - 1],
+    );
+    shared
+}
+
+#[test]
+fn sixty_four_clients_share_their_relays_link_evenly() {
+    let shared = run(64, 128, 60, Algorithm::Bbr3, Mode::Single);
+    assert!(shared.jain() >= 0.95, "{}", shared.jain());
+    assert!(shared.total() >= 0.85 * 128.0, "{}", shared.total());
+}
+
+/// Prints what the other controllers and modes make of it.
+#[test]
+#[ignore = "takes minutes: figures for docs/CONGESTION.md"]
+fn how_controllers_and_modes_share() {
+    for mode in [Mode::Single, Mode::Bicast(Sides::Both)] {
+        for congestion in Algorithm::ALL {
+            run(64, 256, 60, congestion, mode);
+        }
+    }
+}
