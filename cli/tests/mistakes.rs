@@ -87,7 +87,7 @@ fn a_link_that_is_none_is_told_by_what_is_wrong_with_it() {
     home.fails("pair -", 1, &["standard input holds no pairing link"]);
     home.fails("run --link-file nothere", 1, &["nothere cannot be read", "No such file"]);
     home.file("bad", "hello");
-    home.fails("run --link-file bad", 1, &["bad holds no pairing link"]);
+    home.fails("run --link-file bad", 1, &["bad ", "holds no pairing link", "tandem://"]);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn a_configuration_file_that_is_wrong_is_told_by_line_and_key() {
         ("mode = \"bicast\"\n", &["c.toml:1", "version is missing"]),
         ("version = 2\n", &["c.toml:1", "version must be 1"]),
         ("version = 1\nmode = \"both\"\n", &["c.toml:2", "\"single\" or \"bicast\""]),
-        ("version = 1\n[socks]\nlisten = \"1080\"\n", &["c.toml:3", "127.0.0.1:1080"]),
+        ("version = 1\n[proxy]\nlisten = \"1080\"\n", &["c.toml:3", "127.0.0.1:1080"]),
         ("version = 1\nmode = \"bicast\n", &["c.toml:2"]),
     ] {
         home.file("c.toml", text);
