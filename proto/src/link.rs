@@ -17,6 +17,7 @@ mod depart;
 mod doubt;
 mod halves;
 mod judge;
+mod orders;
 mod replay;
 mod rescue;
 mod sent_log;
@@ -45,6 +46,7 @@ use crate::congestion::{ReferenceReport, SenderState};
 use crate::hold::{Hold, HoldCounters};
 use crate::keys::{Role, SECRET_LEN, SessionId, SessionKeys};
 use crate::mode::{Copying, Mode};
+use crate::path::order::{PathOrder, PathRole};
 use crate::path::{Path, PathAddress};
 use crate::schedule::{PathSet, Scheduler};
 use crate::stats::PathState;
@@ -77,6 +79,8 @@ pub struct Link {
     copying: Copying,
     /// How the relay's datagrams are to travel, and how often the client changed its mind.
     wish: (u32, Copying),
+    /// What the paths are for, by number.
+    orders: [PathOrder; MAX_PATHS],
     paths: Vec<Path>,
     /// Client: the number to try first for a new path.
     next_path: u8,
@@ -239,6 +243,7 @@ impl Link {
             framing: false,
             copying,
             wish: (0, config.mode.download()),
+            orders: [PathOrder::default(); MAX_PATHS],
             paths: Vec::with_capacity(2),
             next_path: 0,
             handshake: Vec::new(),
@@ -293,6 +298,8 @@ impl Link {
         let at = self.paths.partition_point(|path| path.id < id);
         self.paths.insert(at, Path::new(id, address, now));
         self.wake = true;
+        self.orders[usize::from(id.0)] = PathOrder::default();
+        self.wish.0 = self.wish.0.wrapping_add(1);
         if self.keys.is_some() {
             self.ping(id, now);
         }
@@ -305,6 +312,9 @@ impl Link {
             return;
         }
         let carried = self.forget(id);
+        // Should the Leave get lost, the next wish says it again.
+        self.orders[usize::from(id.0)] = PathOrder { role: PathRole::Gone, rate: None };
+        self.wish.0 = self.wish.0.wrapping_add(1);
         self.say_leave(id, now);
         if carried {
             self.rescue(now);
@@ -330,10 +340,8 @@ impl Link {
         match self.role {
             Role::Client => {
                 self.copying = mode.upload();
-                self.wish = (self.wish.0.wrapping_add(1), mode.download());
-                for index in 0..self.paths.len() {
-                    self.ping(self.paths[index].id, now);
-                }
+                self.wish.1 = mode.download();
+                self.change_wish(now);
             }
             Role::Relay => self.copying = mode.download(),
         }
@@ -385,7 +393,8 @@ impl Link {
 
     /// For how long at most the far side holds what we send, as it last reported.
     pub fn hold_lag(&self) -> Duration {
-        let lags = self.paths.iter().filter(|path| path.state == PathState::Up).map(|p| p.departures.reported_lag());
+        let carries = |path: &&Path| path.state == PathState::Up && !self.waits(path);
+        let lags = self.paths.iter().filter(carries).map(|path| path.departures.reported_lag());
         lags.max().unwrap_or(Duration::ZERO)
     }
 

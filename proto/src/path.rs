@@ -11,6 +11,7 @@ pub(crate) mod departures;
 pub(crate) mod liveness;
 pub(crate) mod loss;
 pub(crate) mod mtu;
+pub mod order;
 pub(crate) mod rtt;
 
 use std::net::{IpAddr, SocketAddr};
@@ -21,6 +22,7 @@ use departures::Departures;
 use liveness::Liveness;
 use loss::{Loss, LossBounds};
 use mtu::MtuSearch;
+use order::{Allowance, PathOrder, PathRole};
 use rtt::Rtt;
 
 use crate::stats::PathState;
@@ -28,6 +30,9 @@ use crate::wire::control::PathId;
 
 /// How often a path is pinged while traffic flows.
 pub const PING_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How often a backup is pinged that carries nothing while traffic flows elsewhere.
+const WAITING_PING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often an idle path is pinged by the client: NATs forget UDP after 30 s.
 pub const IDLE_PING_INTERVAL: Duration = Duration::from_secs(15);
@@ -71,6 +76,17 @@ pub struct PathAddress {
     pub local: Option<IpAddr>,
 }
 
+/// What decides how often a path is pinged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// Traffic flows.
+    Active,
+    /// Traffic flows on others.
+    Waiting,
+    /// There is none.
+    Idle,
+}
+
 /// One path.
 #[derive(Debug)]
 pub(crate) struct Path {
@@ -78,6 +94,9 @@ pub(crate) struct Path {
     pub(crate) address: PathAddress,
     pub(crate) state: PathState,
     pub(crate) problem: Option<String>,
+    /// What it is for, and what its rate leaves to send.
+    pub(crate) order: PathOrder,
+    pub(crate) allowance: Allowance,
     pub(crate) rtt: Rtt,
     pub(crate) mtu: MtuSearch,
     pub(crate) arrivals: Arrivals,
@@ -116,6 +135,8 @@ impl Path {
             address,
             state: PathState::Joining,
             problem: None,
+            order: PathOrder::default(),
+            allowance: Allowance::default(),
             rtt: Rtt::default(),
             mtu: MtuSearch::new(address.remote),
             arrivals: Arrivals::new(),
@@ -142,6 +163,25 @@ impl Path {
     /// Whether traffic may go over the path now.
     pub(crate) fn usable(&self, now: Instant) -> bool {
         self.state == PathState::Up && self.failing_until.is_none_or(|until| until <= now)
+    }
+
+    /// Whether copies are to be expected on it, though none may have come yet.
+    pub(crate) fn is_expected(&self) -> bool {
+        self.state == PathState::Up && self.order.role == PathRole::Use
+    }
+
+    /// So many datagrams of together so many bytes leave on the path.
+    pub(crate) fn spend(&mut self, datagrams: u64, bytes: usize, now: Instant) {
+        self.allowance.spend(bytes + datagrams as usize * self.overhead(), now);
+    }
+
+    /// They did not leave after all.
+    pub(crate) fn refund(&mut self, datagrams: u64, bytes: usize) {
+        self.allowance.refund(bytes + datagrams as usize * self.overhead());
+    }
+
+    fn overhead(&self) -> usize {
+        usize::from(ip_udp_headers(self.address.remote.ip()))
     }
 
     /// Whether another path that works is to be preferred.
@@ -265,16 +305,17 @@ impl Path {
     }
 
     /// When the next ping is due; `None` while this end has no reason to ping. `lone` tells that no path works.
-    pub(crate) fn ping_due(&self, active: bool, is_client: bool, lone: bool, now: Instant) -> Option<Instant> {
+    pub(crate) fn ping_due(&self, pace: Pace, is_client: bool, lone: bool, now: Instant) -> Option<Instant> {
+        let active = pace != Pace::Idle;
         let Some(last_ping) = self.last_ping else {
             return (active || is_client).then_some(now);
         };
         let interval = match self.state {
             PathState::Up => {
-                let regular = if active {
-                    Some(PING_INTERVAL.max(self.rtt.or_assumed().min(IDLE_PING_INTERVAL) / 4))
-                } else {
-                    is_client.then_some(IDLE_PING_INTERVAL)
+                let regular = match pace {
+                    Pace::Active => Some(PING_INTERVAL.max(self.rtt.or_assumed().min(IDLE_PING_INTERVAL) / 4)),
+                    Pace::Waiting => Some(WAITING_PING_INTERVAL.max(self.rtt.or_assumed().min(IDLE_PING_INTERVAL))),
+                    Pace::Idle => is_client.then_some(IDLE_PING_INTERVAL),
                 };
                 let regular = regular.map(|interval| last_ping + interval);
                 return regular.into_iter().chain(self.liveness.quick_ping_at(last_ping, &self.rtt)).min();
@@ -320,6 +361,11 @@ impl Path {
     }
 }
 
+/// Bytes of the IP and UDP headers around a payload that travels to or from this address.
+pub fn ip_udp_headers(address: IpAddr) -> u16 {
+    if address.to_canonical().is_ipv4() { 28 } else { 48 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -338,10 +384,10 @@ mod tests {
         path.come_up(start);
         path.on_echo(1_000, 0, 21_000, false, start);
         path.on_ping_sent(50_000, start);
-        let due = path.ping_due(true, true, false, start).expect("a ping is due");
+        let due = path.ping_due(Pace::Active, true, false, start).expect("a ping is due");
         assert!(due - start < PING_INTERVAL, "{:?}", due - start);
         path.on_echo(50_000, 0, 70_000, false, start + 20 * MS);
-        assert_eq!(path.ping_due(true, true, false, start), Some(start + PING_INTERVAL));
+        assert_eq!(path.ping_due(Pace::Active, true, false, start), Some(start + PING_INTERVAL));
     }
 
     #[test]
@@ -361,8 +407,8 @@ mod tests {
         path.come_up(start);
         path.on_ping_sent(0, start);
         path.on_echo(0, 0, 20_000, false, start + 20 * MS);
-        assert_eq!(path.ping_due(false, true, false, start), Some(start + IDLE_PING_INTERVAL));
-        assert_eq!(path.ping_due(false, false, false, start), None);
+        assert_eq!(path.ping_due(Pace::Idle, true, false, start), Some(start + IDLE_PING_INTERVAL));
+        assert_eq!(path.ping_due(Pace::Idle, false, false, start), None);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::mode::Mode;
+use crate::path::order::PathRole;
 
 /// A session as its client sees it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -132,6 +133,9 @@ pub struct PathStats {
     pub remote: String,
     /// Whether the path carries traffic.
     pub state: PathState,
+    /// What it is for: `use`, or `backup` while others work.
+    #[serde(default)]
+    pub role: PathRole,
     /// The last problem of the path in words for a person.
     pub problem: Option<String>,
     /// Whether datagrams that must travel on one path travel on this one (upload).

@@ -7,10 +7,11 @@
 
 use std::time::Duration;
 
-use tandem_core::transport::Connection;
+use tandem_core::transport::{Connection, PathId};
 use tandem_netem::{Bitrate, Direction, Jitter, LinkConfig};
 use tandem_proto::congestion::Algorithm;
 use tandem_proto::mode::Mode;
+use tandem_proto::path::order::{PathOrder, PathRole};
 use tandem_proto::stats::PathState;
 use tandem_testbed::{Amount, Bed, EvenStreams, PathLinks, Pings, Scenario, download, upload, virtual_time};
 use tokio::time::{Instant, sleep};
@@ -58,9 +59,10 @@ async fn longest_gap(receiver: Connection, received: fn(&Connection) -> u64, spa
 
 /// The gap that an application sees when the first path's `directions` die some seconds into its traffic, and the longest
 /// that is allowed.
-fn gap(scenario: &Scenario, traffic: Traffic, directions: &[Direction]) -> (Duration, Duration) {
+fn gap(scenario: &Scenario, traffic: Traffic, directions: &[Direction], second: PathRole) -> (Duration, Duration) {
     virtual_time::run(async {
         let bed = scenario.connect().await.unwrap();
+        bed.client.set_order(PathId(1), PathOrder { role: second, rate: None });
         let delay = scenario.paths[0].up.delay;
         let (warm_up, span) = (Duration::from_secs(2) + 20 * delay, Duration::from_secs(4) + 10 * delay);
         let mut limit = Duration::ZERO;
@@ -114,15 +116,16 @@ fn allowed(bed: &Bed) -> Duration {
     Duration::from_secs_f64(millis / 1e3)
 }
 
-/// Runs all kinds of traffic and of death over these paths, prints the gaps, and says which were too long.
-fn too_long(name: &str, paths: &[PathLinks]) -> Vec<String> {
+/// Runs all kinds of traffic and of death over these paths, the second with this role, prints the gaps, and says which were
+/// too long.
+fn too_long(name: &str, paths: &[PathLinks], second: PathRole) -> Vec<String> {
     let mut failures = Vec::new();
     for traffic in [Traffic::Download, Traffic::Upload, Traffic::Ping] {
         for directions in [&[Direction::Up, Direction::Down][..], &[Direction::Up], &[Direction::Down]] {
             let mut gaps = Vec::new();
             let case = format!("{name}, {traffic:?}, {directions:?} dead");
             for seed in seeds() {
-                let (gap, limit) = gap(&scenario(paths.to_vec(), seed), traffic, directions);
+                let (gap, limit) = gap(&scenario(paths.to_vec(), seed), traffic, directions, second);
                 gaps.push(gap.as_millis());
                 if gap > limit {
                     failures.push(format!("{case}, seed {seed}: {gap:?}, allowed {limit:?}"));
@@ -138,22 +141,28 @@ fn too_long(name: &str, paths: &[PathLinks]) -> Vec<String> {
 
 #[test]
 fn on_twin_networks_of_20_ms_a_death_is_a_short_gap() {
-    assert_eq!(too_long("20/20 ms", &[path(50, 20, 0), path(50, 20, 0)]), [""; 0]);
+    assert_eq!(too_long("20/20 ms", &[path(50, 20, 0), path(50, 20, 0)], PathRole::Use), [""; 0]);
 }
 
 #[test]
 fn from_wifi_to_cellular_a_death_is_a_short_gap() {
-    assert_eq!(too_long("20/60 ms", &[path(50, 20, 0), path(20, 60, 5)]), [""; 0]);
+    assert_eq!(too_long("20/60 ms", &[path(50, 20, 0), path(20, 60, 5)], PathRole::Use), [""; 0]);
 }
 
 #[test]
 fn from_one_cellular_network_to_another_a_death_is_a_short_gap() {
-    assert_eq!(too_long("60/70 ms", &[path(20, 60, 5), path(20, 70, 5)]), [""; 0]);
+    assert_eq!(too_long("60/70 ms", &[path(20, 60, 5), path(20, 70, 5)], PathRole::Use), [""; 0]);
 }
 
 #[test]
 fn on_networks_of_300_ms_a_death_is_a_gap_of_three_round_trips_at_most() {
-    assert_eq!(too_long("300/300 ms", &[path(10, 300, 0), path(10, 300, 0)]), [""; 0]);
+    assert_eq!(too_long("300/300 ms", &[path(10, 300, 0), path(10, 300, 0)], PathRole::Use), [""; 0]);
+}
+
+#[test]
+fn from_wifi_to_a_cellular_backup_a_death_is_as_short_a_gap() {
+    let paths = [path(50, 20, 0), path(20, 60, 5)];
+    assert_eq!(too_long("20/60 ms, a backup", &paths, PathRole::Backup), [""; 0]);
 }
 
 /// Even traffic of 2 Mbit/s in each direction; the path that the download uses dies again and again, on the cases' standard

@@ -213,6 +213,7 @@ impl BicastSocket {
             let mut link = session.link.lock();
             link.set_sender_state(session.congestion.sender_state());
             let departure = link.depart(transmit.contents, size, hold, now, wire);
+            session.congestion.pacing().set_cap(link.shut_until(now));
             if link.take_wake() {
                 session.changed.notify_one();
             }

@@ -9,6 +9,7 @@ use tandem_proto::congestion::Algorithm;
 use tandem_proto::keys::Role;
 use tandem_proto::link::PathSigns;
 use tandem_proto::mode::Mode;
+use tandem_proto::path::order::PathOrder;
 use tokio::time::{Instant, timeout_at};
 
 use super::bicast::BicastSocket;
@@ -136,6 +137,14 @@ impl Connecting {
     /// Removes one.
     pub fn remove_path(&mut self, id: PathId) {
         self.table.remove(id, &self.socket, &self.session);
+    }
+
+    /// Says what a path is for and how fast it may go, once the session lives; the handshake takes every path.
+    pub fn set_order(&mut self, id: PathId, order: PathOrder) {
+        let now = Instant::now().into_std();
+        let mut link = self.session.link.lock();
+        link.set_order(id, order, now);
+        self.socket.after(&self.session, &mut link, now);
     }
 
     /// What every path has shown of itself.

@@ -13,6 +13,7 @@ use tandem_proto::hold::HoldCounters;
 use tandem_proto::keys::{EXPORTER_LABEL, Role, SECRET_LEN};
 use tandem_proto::link::{LinkCounters, LinkSnapshot, PathSigns};
 use tandem_proto::mode::Mode;
+use tandem_proto::path::order::PathOrder;
 use tokio::sync::watch;
 
 use super::bicast::BicastSocket;
@@ -206,6 +207,14 @@ impl Connection {
     /// Removes a network and tells the relay by the others.
     pub fn remove_path(&self, id: PathId) {
         self.0.paths.lock().remove(id, &self.0.socket, &self.0.session);
+    }
+
+    /// Says what a path is for and how fast it may go, in both directions. On the client only.
+    pub fn set_order(&self, id: PathId, order: PathOrder) {
+        let now = tokio::time::Instant::now().into_std();
+        let mut link = self.0.session.link.lock();
+        link.set_order(id, order, now);
+        self.0.socket.after(&self.0.session, &mut link, now);
     }
 
     /// What every path has shown of itself.

@@ -27,6 +27,8 @@ pub struct PacingHandle(Arc<Shared>);
 struct Shared {
     epoch: Instant,
     release_at: AtomicU64,
+    /// The same for the rate of the path that carries everything.
+    capped_until: AtomicU64,
     limited_until: AtomicU64,
     send_quantum: AtomicU64,
     segment: AtomicU64,
@@ -39,6 +41,7 @@ impl PacingHandle {
         PacingHandle(Arc::new(Shared {
             epoch,
             release_at: AtomicU64::new(0),
+            capped_until: AtomicU64::new(0),
             limited_until: AtomicU64::new(0),
             send_quantum: AtomicU64::new(u64::MAX),
             segment: AtomicU64::new(1),
@@ -48,7 +51,8 @@ impl PacingHandle {
 
     /// The time until which the gate stays shut, or `None` if a transmit may leave now.
     pub fn shut_until(&self, now: Instant) -> Option<Instant> {
-        let release = self.0.epoch + Duration::from_nanos(self.0.release_at.load(Relaxed));
+        let release = self.0.release_at.load(Relaxed).max(self.0.capped_until.load(Relaxed));
+        let release = self.0.epoch + Duration::from_nanos(release);
         (now + SLACK < release).then_some(release)
     }
 
@@ -73,6 +77,11 @@ impl PacingHandle {
     /// Shuts the gate until `at`.
     pub(super) fn set_release(&self, at: Instant) {
         self.0.release_at.store(self.nanos(at), Relaxed);
+    }
+
+    /// Shuts the gate until `at` for the sake of a path's rate, whatever the controller says; `None` if that has none.
+    pub(super) fn set_cap(&self, at: Option<Instant>) {
+        self.0.capped_until.store(at.map_or(0, |at| self.nanos(at)), Relaxed);
     }
 
     /// Opens the gate, and keeps it open: something else paces.
@@ -134,6 +143,19 @@ mod tests {
         assert_eq!(pacing.shut_until(now), Some(release));
         assert_eq!(pacing.shut_until(release - SLACK), None);
         pacing.open();
+        assert_eq!(pacing.shut_until(now), None);
+    }
+
+    #[test]
+    fn a_paths_rate_shuts_the_gate_whatever_the_controller_says() {
+        let (pacing, now) = handle();
+        let ms = Duration::from_millis;
+        pacing.set_release(now + ms(3));
+        pacing.set_cap(Some(now + ms(9)));
+        assert_eq!(pacing.shut_until(now), Some(now + ms(9)));
+        pacing.open();
+        assert_eq!(pacing.shut_until(now), Some(now + ms(9)));
+        pacing.set_cap(None);
         assert_eq!(pacing.shut_until(now), None);
     }
 

@@ -7,6 +7,7 @@ use smallvec::smallvec;
 
 use super::{AMPLIFICATION, Candidate, LEAST_REPORT_INTERVAL, Link, LinkEvent, MOST_REPORT_INTERVAL, Outgoing};
 use crate::keys::Role;
+use crate::path::order::{PathOrder, PathRole};
 use crate::path::{Path, PathAddress};
 use crate::stats::PathState;
 use crate::wire::control::{
@@ -29,12 +30,12 @@ impl Link {
     /// When [`Self::handle_timeout`] is to be called; `None` if nothing is planned.
     pub fn poll_timeout(&self, now: Instant) -> Option<Instant> {
         self.keys.as_ref()?;
-        let (active, is_client, lone) = (self.is_active(now), self.role == Role::Client, self.has_no_path());
+        let (is_client, lone) = (self.role == Role::Client, self.has_no_path());
         let paths = self.paths.iter().flat_map(|path| {
             [
                 path.silent_at(),
                 self.forget_at(path),
-                path.ping_due(active, is_client, lone, now),
+                path.ping_due(self.pace(path, now), is_client, lone, now),
                 path.mtu.poll_timeout().filter(|_| path.state == PathState::Up && self.framing),
             ]
         });
@@ -69,11 +70,12 @@ impl Link {
             self.rescue(now);
         }
         self.rescue_on(now);
-        let (active, is_client, lone) = (self.is_active(now), self.role == Role::Client, self.has_no_path());
+        let (is_client, lone) = (self.role == Role::Client, self.has_no_path());
         for index in 0..self.paths.len() {
             let id = self.paths[index].id;
+            let pace = self.pace(&self.paths[index], now);
             let path = &mut self.paths[index];
-            let due = path.ping_due(active, is_client, lone, now).is_some_and(|at| at <= now);
+            let due = path.ping_due(pace, is_client, lone, now).is_some_and(|at| at <= now);
             let interval = (path.rtt.or_assumed() * 3 / 2).max(Duration::from_millis(25));
             let alive = !path.is_suspect(now);
             let probe =
@@ -117,7 +119,7 @@ impl Link {
         self.last_report = Some(now);
         let reports: PathReports = (0..self.paths.len()).filter_map(|index| self.path_report(index, now)).collect();
         for index in 0..self.paths.len() {
-            if self.paths[index].state == PathState::Up {
+            if self.paths[index].state == PathState::Up && !self.waits(&self.paths[index]) {
                 self.say(self.paths[index].id, smallvec![Frame::Report(reports.clone())], now);
             }
         }
@@ -156,11 +158,12 @@ impl Link {
         let mut frames: Frames =
             smallvec![if is_client && path.state != PathState::Up { Frame::Join } else { Frame::Ping }];
         if is_client {
-            frames.push(Frame::Wish { sequence: self.wish.0, download: self.wish.1 });
+            frames.push(self.wish());
         }
         let told = self.last_sent_report.is_some_and(|last| now.saturating_duration_since(last) < SENT_REPORT_INTERVAL);
-        if path.state == PathState::Up && !told {
-            if self.paths.iter().rfind(|path| path.state == PathState::Up).is_some_and(|last| last.id == id) {
+        let carries = |path: &&Path| path.state == PathState::Up && !self.waits(path);
+        if carries(&path) && !told {
+            if self.paths.iter().rfind(carries).is_some_and(|last| last.id == id) {
                 self.last_sent_report = Some(now);
             }
             frames.push(Frame::Sent(self.sent_report()));
@@ -206,6 +209,7 @@ impl Link {
             && let Some(bytes) = &bytes
         {
             path.departures.bytes += bytes.len() as u64;
+            path.spend(1, bytes.len(), now);
         }
         if let Some(bytes) = bytes {
             self.outgoing.push_back(Outgoing { address, bytes });
@@ -282,7 +286,7 @@ impl Link {
                         path.challenged = true;
                     }
                     answer.push(Frame::Answer(proof));
-                    answer.push(Frame::Wish { sequence: self.wish.0, download: self.wish.1 });
+                    answer.push(self.wish());
                 }
                 // Answers count from strangers only, `Joined` below.
                 Frame::Answer(_) => answer.push(Frame::Joined),
@@ -297,7 +301,9 @@ impl Link {
                     }
                 }
                 Frame::Leave(_) => {}
-                Frame::Wish { sequence, download } if self.role == Role::Relay => self.take_wish(sequence, download),
+                Frame::Wish { sequence, download, orders } if self.role == Role::Relay => {
+                    self.take_wish((sequence, download), &orders, id, now);
+                }
                 Frame::Wish { .. } => {}
                 Frame::Report(reports) => {
                     reports.iter().for_each(|report| self.handle_report(report, now));
@@ -400,6 +406,11 @@ impl Link {
             }
         }
         self.events.push_back(LinkEvent::AddressAdded(address));
+        if self.order(id).role == PathRole::Gone {
+            // The number is used again; the wish that says so comes with the answer.
+            self.orders[usize::from(id.0)] = PathOrder::default();
+        }
+        self.apply_order(id, now);
         if let Some(path) = self.path_mut(id)
             && probed > 0
         {
@@ -426,17 +437,11 @@ impl Link {
         let Some(path) = self.path_mut(id) else { return };
         if path.state != PathState::Up {
             path.come_up(now);
-            self.hold.expect(id, true);
+            let expected = path.is_expected();
+            self.hold.expect(id, expected);
             self.events.push_back(LinkEvent::PathChanged(id, PathState::Up));
             self.wake = true;
             self.rescue(now);
-        }
-    }
-
-    fn take_wish(&mut self, sequence: u32, download: crate::mode::Copying) {
-        if sequence.wrapping_sub(self.wish.0) as i32 >= 0 {
-            self.wish = (sequence, download);
-            self.copying = download;
         }
     }
 

@@ -12,6 +12,7 @@ use super::{LEAST_REPORT_INTERVAL, Link, MOST_REPORT_INTERVAL};
 use crate::congestion::copy_governor::{CopyGovernor, Urgency};
 use crate::congestion::rate_sample::ACK_ONLY_BELOW;
 use crate::mode::Copying;
+use crate::path::Path;
 use crate::schedule::PathSet;
 use crate::wire::control::PathId;
 use crate::wire::header::HEADER_LEN;
@@ -62,7 +63,8 @@ impl Link {
         let doubted = self.doubts_primary();
         let mut spared = Targets::default();
         for (index, (id, address)) in all.iter().enumerate() {
-            let passes = index == 0 || doubted || self.admits(id, bytes, urgency, now);
+            let passes = index == 0
+                || (self.has_allowance(id, urgency, now) && (doubted || self.admits(id, bytes, urgency, now)));
             if passes {
                 targets.push(id, address);
             } else {
@@ -70,6 +72,12 @@ impl Link {
             }
         }
         spared
+    }
+
+    /// Whether the rate of a path, if it has one, leaves room for copies; what is smallest goes in any case.
+    fn has_allowance(&mut self, id: PathId, urgency: Urgency, now: Instant) -> bool {
+        let is_shut = |path: &mut Path| path.allowance.shut_until(now).is_some();
+        urgency == Urgency::Always || !self.path_mut(id).is_some_and(is_shut)
     }
 
     /// Whether the governor of a path lets so many bytes pass; if so they are counted.

@@ -201,6 +201,7 @@ impl Link {
         for path in self.paths.iter_mut().filter(|path| set.contains(path.id)) {
             path.departures.datagrams += departure.count;
             path.departures.bytes += departure.bytes;
+            path.spend(departure.count, departure.bytes as usize, now);
             self.wake |= path.on_sent(now);
         }
         departure.targets = targets;
@@ -261,6 +262,7 @@ impl Link {
             if let Some(path) = self.path_mut(id) {
                 path.departures.datagrams += departure.count;
                 path.departures.bytes += departure.bytes;
+                path.spend(departure.count, departure.bytes as usize, now);
                 path.on_sent(now);
             }
         }
@@ -287,6 +289,7 @@ impl Link {
             path.departures.datagrams = path.departures.datagrams.saturating_sub(departure.count);
             path.departures.bytes = path.departures.bytes.saturating_sub(departure.bytes);
             path.departures.governor.refund(departure.bytes as usize);
+            path.refund(departure.count, departure.bytes as usize);
         }
     }
 
@@ -295,6 +298,7 @@ impl Link {
         let usable = self.paths.iter().filter(|path| path.usable(now));
         let candidates = usable.map(|path| schedule::Candidate {
             path: path.id,
+            rank: path.order.rank(),
             min_rtt: path.rtt.min(),
             loss: path.loss_bounds,
             on_probation: path.on_probation(now),

@@ -146,7 +146,9 @@ impl Link {
     }
 
     fn choose_reference(&mut self, now: Instant) {
-        let up = |path: &&Path| path.state == PathState::Up;
+        // Originals go where the preferred path's kind is: a backup beside it carries nothing, a slowed path too little.
+        let rank = self.scheduler.preferred().map(|preferred| self.order(preferred).rank());
+        let up = |path: &&Path| path.state == PathState::Up && rank.is_none_or(|rank| path.order.rank() == rank);
         let current = self.reference.and_then(|(id, _)| self.path(id)).filter(up);
         let is_fresh = self.reference.is_some_and(|(_, at)| now.saturating_duration_since(at) < REFERENCE_INTERVAL);
         if current.is_some() && is_fresh {

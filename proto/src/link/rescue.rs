@@ -259,6 +259,7 @@ impl Link {
             let path = self.paths.iter_mut().find(|path| path.id == id)?;
             path.departures.datagrams += 1;
             path.departures.bytes += size as u64;
+            path.spend(1, size, now);
             path.on_sent(now);
             if size <= usize::from(path.mtu.known()) {
                 Header::encode_into(&keys.send, number, departed, hold, Part::Whole, datagram, &mut bytes);

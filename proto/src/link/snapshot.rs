@@ -70,6 +70,7 @@ impl Link {
             remote: path.address.remote.to_string(),
             state: path.state,
             problem: path.problem.clone().filter(|_| !path.usable(now)),
+            role: path.order.role,
             preferred: self.scheduler.preferred() == Some(path.id),
             srtt_ms: path.rtt.smoothed().map(|rtt| rtt.as_secs_f64() * 1e3),
             min_rtt_ms: path.rtt.min().map(|rtt| rtt.as_secs_f64() * 1e3),

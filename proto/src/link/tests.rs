@@ -13,6 +13,7 @@ use crate::wire::header::{Header, HoldClass, Part};
 
 mod failing;
 mod hostile;
+mod roles;
 
 const SECRET: [u8; SECRET_LEN] = [9; SECRET_LEN];
 const MS: Duration = Duration::from_millis(1);

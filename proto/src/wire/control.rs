@@ -17,6 +17,7 @@ use smallvec::SmallVec;
 
 use crate::keys::{DirectionKeys, SEAL_LEN, SessionId};
 use crate::mode::Copying;
+use crate::path::order::{PathOrder, PathRole};
 
 /// Bytes in front of the sealed message.
 pub const HEAD_LEN: usize = 17;
@@ -39,7 +40,10 @@ pub type Frames = SmallVec<[Frame; 1]>;
 /// The paths of one report; more than four are allowed and rare.
 pub type PathReports = SmallVec<[PathReport; 4]>;
 
-/// A copy rate that is none.
+/// The orders of one wish: what the paths that are not simply for use are for.
+pub type PathOrders = SmallVec<[(PathId, PathOrder); 2]>;
+
+/// A rate that is none.
 pub const UNLIMITED: u32 = u32::MAX;
 
 const KIND: u8 = 0b0010_0000;
@@ -92,6 +96,8 @@ pub enum Frame {
         sequence: u32,
         /// How the relay's datagrams use the paths.
         download: Copying,
+        /// What paths are for; one that is not named is for use.
+        orders: PathOrders,
     },
     /// Receiver of data: what arrived, on every path.
     Report(PathReports),
@@ -310,10 +316,16 @@ impl Frame {
                 out.put_u8(6);
                 out.put_u8(path.0);
             }
-            Frame::Wish { sequence, download } => {
+            Frame::Wish { sequence, download, orders } => {
                 out.put_u8(7);
                 out.put_u32(*sequence);
                 out.put_u8(u8::from(*download == Copying::Bicast));
+                out.put_u8(orders.len() as u8);
+                for (path, order) in orders {
+                    out.put_u8(path.0);
+                    out.put_u8(order.role as u8);
+                    out.put_u32(order.rate.unwrap_or(UNLIMITED));
+                }
             }
             Frame::Report(paths) => {
                 out.put_u8(8);
@@ -356,6 +368,10 @@ impl Frame {
                     0 => Copying::Single,
                     1 => Copying::Bicast,
                     other => return Err(out_of_range("wished copying", other.into(), 1)),
+                },
+                orders: {
+                    let count = count(bytes.try_get_u8()?)?;
+                    (0..count).map(|_| order(bytes)).collect::<Result<_, _>>()?
                 },
             },
             8 => {
@@ -467,6 +483,18 @@ fn proof(bytes: &mut &[u8]) -> Result<[u8; CHALLENGE_LEN], ControlError> {
     Ok(proof)
 }
 
+fn order(bytes: &mut &[u8]) -> Result<(PathId, PathOrder), ControlError> {
+    let path = path_id(bytes.try_get_u8()?)?;
+    let role = match bytes.try_get_u8()? {
+        0 => PathRole::Use,
+        1 => PathRole::Backup,
+        2 => PathRole::Gone,
+        other => return Err(out_of_range("role of a path", other.into(), 2)),
+    };
+    let rate = Some(bytes.try_get_u32()?).filter(|rate| *rate != UNLIMITED);
+    Ok((path, PathOrder { role, rate }))
+}
+
 fn path_id(value: u8) -> Result<PathId, ControlError> {
     if usize::from(value) < MAX_PATHS {
         Ok(PathId(value))
@@ -515,6 +543,9 @@ mod tests {
                 send_errors,
             },
         );
+        let role = prop_oneof![Just(PathRole::Use), Just(PathRole::Backup), Just(PathRole::Gone)];
+        let order = (0..MAX_PATHS as u8, role, prop::option::of(0..UNLIMITED))
+            .prop_map(|(path, role, rate)| (PathId(path), PathOrder { role, rate }));
         prop_oneof![
             Just(Frame::Ping),
             Just(Frame::Join),
@@ -522,10 +553,13 @@ mod tests {
             any::<[u8; 8]>().prop_map(Frame::Challenge),
             any::<[u8; 8]>().prop_map(Frame::Answer),
             (0..MAX_PATHS as u8).prop_map(|path| Frame::Leave(PathId(path))),
-            (any::<u32>(), any::<bool>()).prop_map(|(sequence, copy)| Frame::Wish {
-                sequence,
-                download: if copy { Copying::Bicast } else { Copying::Single }
-            }),
+            (any::<u32>(), any::<bool>(), prop::collection::vec(order, 0..=MAX_PATHS)).prop_map(
+                |(sequence, copy, orders)| Frame::Wish {
+                    sequence,
+                    download: if copy { Copying::Bicast } else { Copying::Single },
+                    orders: orders.into(),
+                }
+            ),
             prop::collection::vec(report, 0..=MAX_PATHS).prop_map(|paths| Frame::Report(paths.into())),
             (any::<[u64; 7]>(), prop::collection::vec(path_sent, 0..=MAX_PATHS)).prop_map(
                 |([datagrams, copies, copies_skipped, copies_useful, copy_bytes, judged, lost], paths)| Frame::Sent(
@@ -570,6 +604,13 @@ mod tests {
         let message = [&[0; 13][..], &[1; 1_400]].concat();
         let error = Message::decode(&message).expect_err("1,400 pings");
         assert_eq!(error.to_string(), "number of frames is 17, allowed is at most 16");
+    }
+
+    #[test]
+    fn a_role_that_does_not_exist_is_named() {
+        let wish = [&[0; 13][..], &[7, 0, 0, 0, 1, 0, 1, 3, 3, 0, 0, 0, 0]].concat();
+        let error = Message::decode(&wish).expect_err("role 3");
+        assert_eq!(error.to_string(), "role of a path is 3, allowed is at most 2");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use tandem_proto::mode::Copying;
 use tandem_proto::pairing::{PairingLink, Secret};
+use tandem_proto::path::order::{PathOrder, PathRole};
 use tandem_proto::wire::control::{Frame, Message, PathId, PathReport, PathSent, SentReport, is_control, session_of};
 use tandem_proto::wire::flow::{
     CloseCode, ControlMessage, GoingAway, Hello, Host, OpenError, Refused, RefusedReason, Target, VersionRange,
@@ -49,11 +50,13 @@ pub(super) fn control_seeds() -> Vec<Vec<u8>> {
         paths: vec![PathSent { path: 1, ..PathSent::default() }; 2],
         ..SentReport::default()
     };
+    let backup = PathOrder { role: PathRole::Backup, rate: Some(125_000) };
+    let orders = [(PathId(1), backup)].into_iter().collect();
     let frames = vec![
         vec![Frame::Ping],
         vec![Frame::Join, Frame::Ping],
         vec![Frame::Challenge([3; 8])],
-        vec![Frame::Answer([4; 8]), Frame::Wish { sequence: 3, download: Copying::Bicast }],
+        vec![Frame::Answer([4; 8]), Frame::Wish { sequence: 3, download: Copying::Bicast, orders }],
         vec![Frame::Joined, Frame::Leave(PathId(2))],
         vec![Frame::Report([report.clone(), report].into_iter().collect())],
         vec![Frame::Sent(sent)],
