@@ -4,13 +4,15 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
-use tandem_core::client::DEFAULT_LISTEN;
+use tandem_core::client::{DEFAULT_LISTEN, default_state};
 use tandem_core::config::Config;
 use tandem_core::inbound::Forward;
 use tandem_proto::congestion::Algorithm;
 use tandem_proto::mode::{Mode, Sides};
+use tandem_proto::networks::Settings;
 use tracing_subscriber::EnvFilter;
 
 use crate::link::{self, Paired};
@@ -50,6 +52,11 @@ pub(crate) enum Command {
     Status(StatusOptions),
     /// Show the paths of the running client.
     Paths(Output),
+    /// Say what a network is for and what it may carry, or show all of them.
+    #[command(subcommand)]
+    Path(PathCommand),
+    /// Tell what happens to the running client, a line each, until it or you have enough.
+    Events(EventsOptions),
     /// Show the counters of the running client.
     Stats(Output),
     /// Change how the running client uses its paths.
@@ -112,6 +119,38 @@ pub(crate) struct Output {
     pub(crate) json: bool,
 }
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum PathCommand {
+    /// Show every network of the running client: what it is for, what it has carried, its caps.
+    List(Output),
+    /// Set something for a network. It goes before the configuration, at once and after restarts, until it is reset.
+    ///
+    /// role: use, backup (carries data only while no network for use works), never. metered: true or false; a metered
+    /// network is a backup unless a role is set. cap-daily, cap-monthly: the most it may carry, both ways with all headers,
+    /// such as "500 MB" or "2 GB" (at least 10 MB), or none. reset-day: the day of the month on which a month begins.
+    /// soft-percent: the share of a cap from which on the network is slowed to 1 Mbit/s; 100 for never.
+    #[command(verbatim_doc_comment)]
+    Set {
+        /// The interface's name, for example wwan0.
+        network: String,
+        #[arg(value_parser = PossibleValuesParser::new(Settings::NAMES))]
+        setting: String,
+        value: String,
+    },
+    /// Forget what was set for a network; what the configuration says holds again.
+    Reset {
+        /// The interface's name.
+        network: String,
+    },
+}
+
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct EventsOptions {
+    /// Print each event as one line of JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct StatusOptions {
     #[command(flatten)]
@@ -141,6 +180,10 @@ pub(crate) struct Setup {
     /// A network interface to use; may be given several times [default: every way to the internet]
     #[arg(long = "interface", value_name = "NAME")]
     interfaces: Vec<String>,
+    /// Where to keep what networks carry, and what is set for them by `tandem path set`
+    /// [default: tandem/networks.json in the user's state directory]
+    #[arg(long, value_name = "FILE", env = "TANDEM_STATE")]
+    state: Option<PathBuf>,
     /// A configuration file; flags go before it
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -278,6 +321,11 @@ impl Setup {
     /// Where the proxy listens.
     pub(crate) fn listen(&self, file: &Config) -> SocketAddr {
         self.listen.or(file.listen).unwrap_or(DEFAULT_LISTEN)
+    }
+
+    /// Where what networks carry is kept.
+    pub(crate) fn state(&self) -> Option<PathBuf> {
+        self.state.clone().or_else(default_state)
     }
 
     /// The networks to use; empty for every way to the internet.

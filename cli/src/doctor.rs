@@ -67,6 +67,8 @@ fn plan(options: DoctorOptions, control: Option<PathBuf>) -> Plan {
         config,
         links: links.map_err(|error| format!("{error:#}")),
         listen,
+        networks: file.networks,
+        state: setup.state(),
         interfaces: setup.interfaces(file.interfaces),
         control,
         full,

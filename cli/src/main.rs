@@ -1,13 +1,15 @@
 //! `tandem`: the headless client and its owner's tool.
 //!
-//! `pair` keeps a pairing link, `relay` shows and changes what is kept, `run` is the client itself, and `status`, `paths`, `stats`, `mode` and `stop` talk to a
-//! running one through its control socket; `doctor` finds out why there is no connection, or a bad one, and `demo` shows
+//! `pair` keeps a pairing link, `relay` shows and changes what is kept, `run` is the client itself, and `status`, `paths`,
+//! `path`, `events`, `stats`, `mode` and `stop` talk to a running one through its control socket; `doctor` finds out why
+//! there is no connection, or a bad one, and `demo` shows
 //! all of it on one machine. Output is for people; with `--json` it is for programs, of a running client the snapshot that
 //! every surface shows.
 
 mod args;
 mod demo;
 mod doctor;
+mod events;
 mod link;
 mod run;
 mod show;
@@ -20,10 +22,11 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{CommandFactory as _, Parser as _};
 use tandem_core::client::control::{self, Request};
+use tandem_proto::networks::Settings;
 use tandem_relay::manual;
 use tracing_subscriber::EnvFilter;
 
-use self::args::{Arguments, Command};
+use self::args::{Arguments, Command, PathCommand};
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -71,6 +74,19 @@ async fn carry_out(arguments: Arguments) -> anyhow::Result<ExitCode> {
         }
         Command::Status(options) => show::show(ask(Request::Status).await?, options.output, show::status),
         Command::Paths(output) => show::show(ask(Request::Status).await?, output, show::paths),
+        Command::Path(PathCommand::List(output)) => show::show(ask(Request::Status).await?, output, show::networks),
+        Command::Path(PathCommand::Set { network, setting, value }) => {
+            // Whether or not a client runs.
+            Settings::default().set(&setting, &value)?;
+            let text = format!("{network}: {setting} is now {value}\n");
+            ask(Request::Set { network, setting, value }).await?;
+            Ok(tandem_core::print::print(&text)?)
+        }
+        Command::Path(PathCommand::Reset { network }) => {
+            ask(Request::Reset { network }).await?;
+            Ok(())
+        }
+        Command::Events(options) => events::tell(&control()?, options.json).await,
         Command::Stats(output) => show::show(ask(Request::Status).await?, output, show::stats),
     };
     done.map(|()| ExitCode::SUCCESS)

@@ -84,6 +84,8 @@ fn engine_config(options: RunOptions) -> anyhow::Result<EngineConfig> {
     config.forwards = file.forwards;
     config.forwards.extend(options.forwards);
     config.captive_check = file.captive_check.unwrap_or(true);
+    config.networks = file.networks;
+    config.state = setup.state();
     config.interfaces = setup.interfaces(file.interfaces);
     config.mode = mode.or(file.mode).unwrap_or_default();
     config.congestion = options.congestion.or(file.congestion).unwrap_or_default();

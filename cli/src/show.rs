@@ -3,7 +3,11 @@
 use std::fmt::Write as _;
 
 use anyhow::Context as _;
-use tandem_proto::stats::{DirectionStats, PathState, PathStats, RelayState, RelayStats, SessionState, Snapshot};
+use tandem_proto::networks::{CapState, DataSize};
+use tandem_proto::path::order::PathRole;
+use tandem_proto::stats::{
+    DirectionStats, NetworkStats, PathState, PathStats, RelayState, RelayStats, SessionState, Snapshot,
+};
 
 use crate::args::Output;
 use tandem_core::print::print;
@@ -44,7 +48,7 @@ pub(crate) fn status(snapshot: &Snapshot) -> String {
         let _ = write!(text, "\n{}\n", relays(snapshot));
     }
     let _ = writeln!(text, "connections {} open, {} so far", snapshot.flows_open, snapshot.flows_total);
-    if !snapshot.paths.is_empty() {
+    if !snapshot.paths.is_empty() || snapshot.networks.iter().any(|network| restraint(network).is_some()) {
         let _ = write!(text, "\n{}", paths(snapshot));
     }
     text
@@ -81,6 +85,7 @@ pub(crate) fn paths(snapshot: &Snapshot) -> String {
     let mut rows = vec![row([
         "PATH",
         "NETWORK",
+        "ROLE",
         "STATE",
         "RTT ms",
         "JITTER ms",
@@ -96,6 +101,7 @@ pub(crate) fn paths(snapshot: &Snapshot) -> String {
         rows.push(vec![
             number,
             path.interface.clone(),
+            role_word(path.role).to_owned(),
             state_word(path.state).to_owned(),
             path.srtt_ms.map_or_else(|| "-".to_owned(), |rtt| format!("{rtt:.1}")),
             format!("{:.1}", path.jitter_ms),
@@ -113,7 +119,52 @@ pub(crate) fn paths(snapshot: &Snapshot) -> String {
             let _ = writeln!(text, "{interface}: {problem}");
         }
     }
+    for network in &snapshot.networks {
+        if let Some(line) = restraint(network) {
+            let _ = writeln!(text, "{line}");
+        }
+    }
     text
+}
+
+/// What every network is for, what it has carried and what it may.
+pub(crate) fn networks(snapshot: &Snapshot) -> String {
+    let mut rows =
+        vec![row(["NETWORK", "ROLE", "METERED", "TODAY", "OF", "THIS MONTH", "OF", "MONTH FROM", "SLOWED FROM"])];
+    for network in &snapshot.networks {
+        let cap = |cap: Option<u64>| cap.map_or_else(|| "-".to_owned(), |bytes| DataSize { bytes }.to_string());
+        rows.push(vec![
+            network.name.clone(),
+            network.role.to_string(),
+            if network.metered { "yes" } else { "no" }.to_owned(),
+            bytes(network.used_today_bytes),
+            cap(network.cap_daily_bytes),
+            bytes(network.used_month_bytes),
+            cap(network.cap_monthly_bytes),
+            format!("day {}", network.reset_day),
+            format!("{} %", network.soft_percent),
+        ]);
+    }
+    let mut text = table(&rows);
+    for network in &snapshot.networks {
+        if let Some(line) = restraint(network) {
+            let _ = writeln!(text, "{line}");
+        } else if !network.present {
+            let _ = writeln!(text, "{}: not there now", network.name);
+        }
+    }
+    text
+}
+
+/// Why a network is not used as fast as it can, if it is so.
+pub(crate) fn restraint(network: &NetworkStats) -> Option<String> {
+    match (&network.problem, network.cap, network.limit_mbps) {
+        (Some(problem), ..) => Some(format!("{}: {problem}", network.name)),
+        (None, CapState::Near, Some(limit)) => {
+            Some(format!("{}: near its cap, slowed to {limit:.1} Mbit/s each way", network.name))
+        }
+        _ => None,
+    }
 }
 
 /// The counters of both directions and of every path.
@@ -154,6 +205,15 @@ pub(crate) fn stats(snapshot: &Snapshot) -> String {
     let window = bytes(snapshot.cwnd_bytes);
     let _ = writeln!(text, "\nround trip {:.1} ms, congestion window (upload) {window}", snapshot.srtt_ms);
     text
+}
+
+/// What a path is for, in a word.
+pub(crate) fn role_word(role: PathRole) -> &'static str {
+    match role {
+        PathRole::Use => "use",
+        PathRole::Backup => "backup",
+        PathRole::Gone => "gone",
+    }
 }
 
 /// A path's state in a word.
@@ -214,6 +274,7 @@ pub(crate) fn duration(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use tandem_proto::mode::{Mode, Sides};
+    use tandem_proto::networks::NetworkRole;
 
     use super::*;
 
@@ -244,8 +305,35 @@ mod tests {
         let text = status(&snapshot());
         assert!(text.starts_with("connected to relay.example.org:4433 for 1 h 2 min\nmode bicast both"), "{text}");
         assert!(text.contains("download 88.2 Mbit/s, 1.2 GB so far"), "{text}");
-        assert!(text.contains("\n0*    wlan0    up "), "{text}");
+        assert!(text.contains("\n0*    wlan0    use   up "), "{text}");
         assert!(text.ends_with("wwan0: network unreachable\n"), "{text}");
+    }
+
+    #[test]
+    fn networks_tell_what_they_are_for_and_what_they_may_carry() {
+        let network = |name: &str, cap, problem: Option<&str>| NetworkStats {
+            name: name.to_owned(),
+            present: true,
+            role: NetworkRole::Backup,
+            used_today_bytes: 120_000_000,
+            used_month_bytes: 1_260_000_000,
+            cap_daily_bytes: Some(500_000_000),
+            reset_day: 15,
+            soft_percent: 80,
+            cap,
+            limit_mbps: (cap == CapState::Near).then_some(1.0),
+            problem: problem.map(str::to_owned),
+            ..NetworkStats::default()
+        };
+        let capped = network("wwan0", CapState::Reached, Some("its cap of 500 MB a day is reached"));
+        let snapshot = Snapshot { networks: vec![capped, network("wwan1", CapState::Near, None)], ..snapshot() };
+        let text = networks(&snapshot);
+        assert!(text.contains("wwan0    backup  no       120.0 MB  500 MB  1.3 GB"), "{text}");
+        for shown in [text, status(&snapshot)] {
+            let lines =
+                "wwan0: its cap of 500 MB a day is reached\nwwan1: near its cap, slowed to 1.0 Mbit/s each way\n";
+            assert!(shown.ends_with(lines), "{shown}");
+        }
     }
 
     #[test]

@@ -176,6 +176,60 @@ fn a_running_client_answers_and_stops_and_a_second_one_is_refused() {
     assert!(home.fails(&["status"]).contains("no client is running"));
 }
 
+#[test]
+fn what_is_set_for_a_network_holds_after_a_restart_until_it_is_reset() {
+    let home = Home::new();
+    for (arguments, words) in [
+        (["set", "lo", "role", "always"], "role is \"always\"; it must be use, backup or never"),
+        (["set", "lo", "cap-daily", "1 MB"], "at least 10 MB"),
+        (["set", "lo", "colour", "red"], "possible values: role, metered, cap-daily"),
+        (["set", "lo", "role", "never"], "no client is running"),
+    ] {
+        let text = home.fails(&[&["path"], &arguments[..]].concat());
+        assert!(text.contains(words), "{text}");
+    }
+    let list = || {
+        let networks = &serde_json::from_slice::<serde_json::Value>(&home.output(&["path", "list", "--json"]).stdout);
+        networks.as_ref().unwrap()["networks"].clone()
+    };
+    for start in 0..2 {
+        let mut running = home.run(&["--link", &link()]);
+        running.assert_started();
+        if start == 0 {
+            assert!(home.output(&["path", "set", "lo", "role", "never"]).status.success());
+            assert!(home.output(&["path", "set", "lo", "cap-monthly", "2 GB"]).status.success());
+        }
+        assert_eq!((&list()[0]["name"], &list()[0]["role"]), (&"lo".into(), &"never".into()));
+        assert_eq!(list()[0]["cap_monthly_bytes"], 2_000_000_000u64);
+        let text = String::from_utf8(home.output(&["path", "list"]).stdout).unwrap();
+        assert!(text.contains("lo: never used, as set"), "{text}");
+        let problem = || String::from_utf8(home.output(&["status"]).stdout).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !problem().contains("no network can be used: lo: never used") {
+            assert!(Instant::now() < deadline, "{}", problem());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        if start == 1 {
+            assert!(home.output(&["path", "reset", "lo"]).status.success());
+            assert_eq!(list()[0]["role"], "use");
+            assert!(home.fails(&["path", "reset", "lo"]).contains("nothing was set for \"lo\""));
+        }
+        assert!(home.output(&["stop"]).status.success());
+        running.child.wait().unwrap();
+    }
+}
+
+#[test]
+fn what_was_kept_of_networks_is_not_forgotten_when_it_is_damaged() {
+    let home = Home::new();
+    let file = home.path("networks.json");
+    fs::write(&file, "{\"version\":1,").unwrap();
+    let state = file.to_str().unwrap();
+    let text = home.fails(&["run", "--listen", "127.0.0.1:0", "--link", &link(), "--state", state]);
+    assert!(text.contains("networks.json") && text.contains("is damaged"), "{text}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "{\"version\":1,");
+}
+
 /// SEC-4
 #[test]
 fn unless_told_otherwise_it_listens_on_loopback_alone() {

@@ -11,6 +11,7 @@
 //!                 ↑ waits for ↑ is told of networks by the platform
 //! ```
 
+mod accounts;
 mod addresses;
 mod backoff;
 mod captive;
@@ -33,7 +34,14 @@ mod session;
 mod wake;
 mod ways;
 
+pub use accounts::StateError;
 pub use engine::{Engine, EngineConfig, EngineError, EngineHandle, default_addresses};
+
+/// Where what networks carry is kept unless told otherwise; `None` without a home.
+pub fn default_state() -> Option<std::path::PathBuf> {
+    let directory = dirs::state_dir().or_else(dirs::data_local_dir)?;
+    Some(directory.join("tandem").join("networks.json"))
+}
 
 /// Where the proxy listens unless told otherwise.
 pub const DEFAULT_LISTEN: std::net::SocketAddr =

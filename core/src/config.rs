@@ -14,6 +14,15 @@
 //! user = "ann"                # user and password go together
 //! password = "..."
 //!
+//! [[network]]                 # by the interface's name
+//! name = "wwan0"
+//! role = "backup"             # use (default), backup or never
+//! metered = true              # a backup unless a role is set
+//! cap_daily = "500 MB"        # none by default
+//! cap_monthly = "10 GB"
+//! reset_day = 15              # of the month; 1 by default
+//! soft_percent = 80           # of a cap, from which on it is slowed; 100: it is not
+//!
 //! [[forward]]
 //! listen = "127.0.0.1:8080"
 //! target = "example.org:80"
@@ -32,6 +41,7 @@ use std::{fs, io};
 
 use tandem_proto::congestion::Algorithm;
 use tandem_proto::mode::{Mode, Sides};
+use tandem_proto::networks::{SettingError, Settings};
 use tandem_proto::pairing::Secret;
 
 use self::reader::{Document, Table};
@@ -49,6 +59,8 @@ pub struct Config {
     pub congestion: Option<Algorithm>,
     /// Names of the interfaces to use; empty for every way to the internet.
     pub interfaces: Vec<String>,
+    /// What is said of networks, by name.
+    pub networks: Vec<(String, Settings)>,
     /// Whether silent networks are looked at for a login page.
     pub captive_check: Option<bool>,
     /// The file with the pairing link.
@@ -109,10 +121,12 @@ impl Config {
         }
         let proxy = document.table("proxy")?;
         let forwards = document.tables("forward")?;
+        let networks = document.tables("network")?;
         Ok(Self {
             mode: read_mode(&top)?,
             congestion: top.parsed("congestion")?,
             interfaces: top.strings("interfaces")?,
+            networks: read_networks(&networks)?,
             captive_check: top.truth("captive_check")?,
             // Joining an absolute path gives that path.
             link_file: top.string("link_file")?.map(|file| path.parent().unwrap_or(Path::new("")).join(file)),
@@ -150,6 +164,37 @@ fn read_credentials(proxy: &Table<'_>) -> Result<Option<Credentials>, ConfigErro
         (Some(_), None) => Err(proxy.wrong("user", "needs a password beside it")),
         (None, Some(_)) => Err(proxy.wrong("password", "needs a user beside it")),
     }
+}
+
+fn read_networks(tables: &[Table<'_>]) -> Result<Vec<(String, Settings)>, ConfigError> {
+    let mut networks: Vec<(String, Settings)> = Vec::with_capacity(tables.len());
+    for network in tables {
+        let name = network.string("name")?.ok_or_else(|| network.missing("name"))?;
+        if name.is_empty() || networks.iter().any(|(known, _)| known == name) {
+            return Err(network.wrong("name", format_args!("is {name:?}; it must be another interface's name")));
+        }
+        networks.push((name.to_owned(), read_network(network)?));
+    }
+    Ok(networks)
+}
+
+fn read_network(network: &Table<'_>) -> Result<Settings, ConfigError> {
+    let mut settings = Settings::default();
+    let mut take = |key: &str, value: Option<String>| match value.map(|value| settings.set(key, &value)) {
+        Some(Err(SettingError::Value { found, allowed, .. })) => {
+            Err(network.wrong(key, format_args!("is {found:?}; it must be {allowed}")))
+        }
+        Some(Err(error)) => Err(network.wrong(key, error)),
+        Some(Ok(())) | None => Ok(()),
+    };
+    for key in ["role", "cap_daily", "cap_monthly"] {
+        take(key, network.string(key)?.map(str::to_owned))?;
+    }
+    take("metered", network.truth("metered")?.map(|metered| metered.to_string()))?;
+    for (key, allowed) in [("reset_day", "a day of the month, 1 to 31"), ("soft_percent", "a percentage, 1 to 100")] {
+        take(key, network.integer(key, allowed)?.map(|number| number.to_string()))?;
+    }
+    Ok(settings)
 }
 
 fn read_forward(forward: &Table<'_>) -> Result<Forward, ConfigError> {

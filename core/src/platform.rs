@@ -1,5 +1,5 @@
 //! What the engine asks of the machine it runs on: which networks there are, when that changes, a socket on one, what a
-//! name means there, and how long the machine has slept.
+//! name means there, how long the machine has slept, and what day it is.
 //!
 //! [`System`] is the real machine; how a socket is tied to its interface is the business of one file per operating
 //! system, and the fallback keeps every host building. [`Scripted`] plays networks by script, for tests and the demo.
@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::Socket;
+use tandem_proto::networks::Date;
 use tokio::sync::watch;
 
 use crate::transport::socket::PathSocket;
@@ -75,6 +76,9 @@ pub trait Platform: Send + Sync + 'static {
 
     /// What this machine itself may do to answers that `remote` sends to `interface`, in words; `None` if nothing is known.
     fn obstacle(&self, interface: &Interface, remote: IpAddr) -> Option<String>;
+
+    /// The day of the local calendar.
+    fn today(&self) -> Date;
 
     /// For how long in all the machine has been suspended since it started; zero where the system does not tell.
     fn suspended(&self) -> Duration;

@@ -11,6 +11,7 @@ mod client;
 pub mod congestion;
 mod connection;
 pub(crate) mod gate;
+pub(crate) mod meter;
 pub mod pacing;
 mod paths;
 mod relay;

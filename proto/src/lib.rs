@@ -8,12 +8,14 @@
 //! otherwise; rates are bytes per second inside and megabits per second in the snapshots that people read.
 
 pub mod congestion;
+pub mod events;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod hold;
 pub mod keys;
 pub mod link;
 pub mod mode;
+pub mod networks;
 pub mod pairing;
 pub mod path;
 pub mod peers;

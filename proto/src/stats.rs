@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::mode::Mode;
+use crate::networks::{CapState, NetworkRole};
 use crate::path::order::PathRole;
 
 /// A session as its client sees it.
@@ -46,6 +47,40 @@ pub struct Snapshot {
     pub down: DirectionStats,
     /// Every path, in the order in which they were added.
     pub paths: Vec<PathStats>,
+    /// Every network that there is or of which something was said, by name.
+    #[serde(default)]
+    pub networks: Vec<NetworkStats>,
+}
+
+/// A network as its user sees it: what it is for, and what it has carried.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct NetworkStats {
+    /// The interface's name, for example `wwan0`.
+    pub name: String,
+    /// Whether the machine has it now.
+    pub present: bool,
+    /// What it is for.
+    pub role: NetworkRole,
+    /// Whether its data costs money.
+    pub metered: bool,
+    /// IP packets in both directions since local midnight, in bytes.
+    pub used_today_bytes: u64,
+    /// The same since the month began.
+    pub used_month_bytes: u64,
+    /// The most it may carry in a day; `None` for no cap.
+    pub cap_daily_bytes: Option<u64>,
+    /// The most it may carry in a month.
+    pub cap_monthly_bytes: Option<u64>,
+    /// The day on which a month begins, 1 to 31.
+    pub reset_day: u8,
+    /// The share of a cap from which on the network is slowed, in percent; 100: it is not.
+    pub soft_percent: u8,
+    /// How near the nearest cap is.
+    pub cap: CapState,
+    /// How fast it may go each way, in Mbit/s; `None` as fast as it can.
+    pub limit_mbps: Option<f64>,
+    /// Why it carries nothing, in words for a person.
+    pub problem: Option<String>,
 }
 
 /// One of the relays that a client is paired with.

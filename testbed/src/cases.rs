@@ -4,6 +4,7 @@
 //! beside what is allowed. Families have a file each. Cases run one after
 //! another, as they share two things that cannot be divided: the machine's processors and its clock.
 
+mod caps;
 mod cc;
 pub mod command;
 mod figures;
@@ -46,6 +47,7 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
         path::CASES,
         cc::CASES,
         multi::CASES,
+        caps::CASES,
         sleep::CASES,
         figures::CASES,
         relays::CASES,

@@ -67,6 +67,14 @@ pub(super) fn of(finding: &Finding) -> Words {
             Words::new(format!("network {interface}"), format!("{kind}, up, {}", addresses.join(", ")))
         }
         Matter::NetworkUnused { interface, kind, why } => unused(interface, kind, *why, finding.verdict),
+        Matter::NetworkBarred { interface, kind, why } => {
+            let words = Words::new(format!("network {interface}"), format!("{kind}, {why}"));
+            match finding.verdict {
+                Verdict::Ok => words,
+                _ => words.advise(format!("wait, or give it another cap: tandem path set {interface} ...")),
+            }
+        }
+        Matter::StateWrong { problem } => Words::new("networks", problem),
         Matter::NetworkMissing { interface } => Words::new(format!("network {interface}"), "there is no such network")
             .advise("correct the name in --interface or the configuration"),
         Matter::NoNetwork => Words::new("networks", "none can be used")

@@ -3,9 +3,10 @@
 //! Every column has a rank; while the table is wider than the terminal, the one of the lowest rank goes.
 
 use ratatui::layout::{Alignment, Constraint};
+use tandem_proto::path::order::PathRole;
 use tandem_proto::stats::{PathDirection, PathStats, Snapshot};
 
-use crate::show::state_word;
+use crate::show::{role_word, state_word};
 
 /// Spaces between two columns.
 pub(super) const GAP: u16 = 1;
@@ -79,12 +80,18 @@ fn all(snapshot: &Snapshot) -> Vec<Column> {
         let name: String = path.interface.chars().take(LONGEST_NAME - 1).collect();
         if path.preferred { name + "*" } else { name }
     };
+    let roles = snapshot.paths.iter().any(|path| path.role != PathRole::Use);
+    let role = Column { rank: 3, ..Column::text("ROLE", 6, |path| role_word(path.role).to_owned()) };
     let mut columns = vec![
         Column::text("NETWORK", name_width, name).with_total(|_| "all".to_owned()),
         Column::text("STATE", 7, |path| state_word(path.state).to_owned()),
+        role,
         Column::number(["RTT", "ms"], 1, |path| optional(path.srtt_ms)).with_total(|all| format!("{:.1}", all.srtt_ms)),
         Column::number(["JITTER", "ms"], 6, |path| format!("{:.1}", path.jitter_ms)),
     ];
+    if !roles {
+        columns.remove(2);
+    }
     type Of = (&'static str, fn(&PathStats) -> &PathDirection, fn(&Snapshot) -> (f64, f64));
     let directions: [Of; 2] = [
         ("DOWN", |path| &path.down, |all| (all.down.goodput_mbps, all.down.effective_loss_percent)),

@@ -13,7 +13,7 @@ use tandem_proto::stats::{DirectionStats, PathState, SessionState, Snapshot};
 
 use super::columns::{self, GAP};
 use super::history::{Chart, History};
-use crate::show::{bytes, duration};
+use crate::show::{bytes, duration, restraint};
 
 /// Width of the rates' text beside their charts.
 const RATE_WIDTH: u16 = 34;
@@ -86,6 +86,12 @@ impl View<'_> {
             };
             self.lines(snapshot.paths.iter().filter_map(problem).collect(), rest, frame);
         }
+        let restraints = snapshot.networks.iter().filter_map(restraint);
+        self.lines(
+            restraints.map(|text| Line::from(text).style(self.colours.of(Color::Yellow))).collect(),
+            rest,
+            frame,
+        );
         if snapshot.state == SessionState::Connected {
             rest.skip();
             self.lines(copies(snapshot), rest, frame);

@@ -2,7 +2,8 @@
 //!
 //! A request is one line of JSON, and so is its answer: `{"command":"status"}` gets `{"ok":{...}}` with the snapshot,
 //! `{"command":"mode","mode":"bicast","bicast":"both"}` and `{"command":"stop"}` get `{"ok":null}`; whatever fails gets
-//! `{"error":"..."}`. A connection may ask any number of times.
+//! `{"error":"..."}`. A connection may ask any number of times, but for `{"command":"events"}`: after `{"ok":null}` it gets
+//! a line for every event, until one of the two has enough.
 //!
 //! The socket is a file that its owner alone can use (mode 0600, and the peer's user is checked) in the user's runtime
 //! directory; on Windows a named pipe that its owner alone can open. One left behind by a crash is replaced; a living one
@@ -14,16 +15,17 @@ mod local;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use interprocess::local_socket::tokio::{Listener, Stream};
 use interprocess::local_socket::traits::tokio::{Listener as _, Stream as _};
 use serde::{Deserialize, Serialize};
+use tandem_proto::events::{TimedEvent, Watcher};
 use tandem_proto::mode::Mode;
 use tandem_proto::stats::Snapshot;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, Lines};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::EngineHandle;
 
@@ -41,16 +43,37 @@ const MAX_CONNECTIONS: usize = 16;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What can be asked of an engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "lowercase")]
 pub enum Request {
     /// The snapshot.
     Status,
     /// Use the paths in this mode from now on.
     Mode(Mode),
+    /// Something is said of a network, see [`tandem_proto::networks::Settings`].
+    Set {
+        /// The interface's name.
+        network: String,
+        /// Which setting.
+        setting: String,
+        /// Its value, as a text.
+        value: String,
+    },
+    /// What was said of a network by `Set` is forgotten.
+    Reset {
+        /// The interface's name.
+        network: String,
+    },
+    /// Tell what happens from now on.
+    Events,
     /// Stop the engine.
     Stop,
 }
+
+/// The longest name of a network that is taken.
+const MAX_NETWORK: usize = 64;
+/// Networks of which something may be said by command.
+const MAX_NETWORKS: usize = 64;
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -141,10 +164,7 @@ impl ControlServer {
 /// [`ControlError::NotRunning`] if nothing answers, and others as they say.
 pub async fn ask(path: &Path, request: &Request) -> Result<Option<Snapshot>, ControlError> {
     let failed = |source| ControlError::Io { path: path.to_owned(), source };
-    let stream = connect(path).await.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ControlError::NotRunning(path.to_owned()),
-        _ => failed(error),
-    })?;
+    let stream = reach(path).await?;
     let (reader, mut writer) = (&stream, &stream);
     let exchange = async {
         let mut line = serde_json::to_vec(request).map_err(io::Error::other)?;
@@ -159,6 +179,56 @@ pub async fn ask(path: &Path, request: &Request) -> Result<Option<Snapshot>, Con
         Answer::Ok(snapshot) => Ok(snapshot.map(|snapshot| *snapshot)),
         Answer::Error(error) => Err(ControlError::Engine(error)),
     }
+}
+
+/// What happens to an engine, as it tells it.
+pub struct Events {
+    lines: Lines<BufReader<Stream>>,
+    path: PathBuf,
+}
+
+impl Events {
+    /// Begins to listen to the engine at `path`.
+    ///
+    /// # Errors
+    /// As [`ask`].
+    pub async fn of(path: &Path) -> Result<Self, ControlError> {
+        let failed = |source| ControlError::Io { path: path.to_owned(), source };
+        let stream = reach(path).await?;
+        let begin = async {
+            (&stream).write_all(b"{\"command\":\"events\"}\n").await?;
+            let mut lines = BufReader::new(stream).lines();
+            Ok::<_, io::Error>((lines.next_line().await?.unwrap_or_default(), lines))
+        };
+        let begun = timeout(ANSWER_LIMIT, begin).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        let (answer, lines) = begun.map_err(failed)?;
+        match serde_json::from_str(&answer).map_err(|error| failed(io::Error::other(error)))? {
+            Answer::Ok(_) => Ok(Self { lines, path: path.to_owned() }),
+            Answer::Error(error) => Err(ControlError::Engine(error)),
+        }
+    }
+
+    /// The next event; `None` once the engine is gone.
+    ///
+    /// # Errors
+    /// [`ControlError::Io`].
+    ///
+    /// # Cancel safety
+    /// May be dropped and called again.
+    pub async fn next(&mut self) -> Result<Option<TimedEvent>, ControlError> {
+        let failed = |source| ControlError::Io { path: self.path.clone(), source };
+        match self.lines.next_line().await.map_err(failed)? {
+            Some(line) => serde_json::from_str(&line).map(Some).map_err(|error| failed(io::Error::other(error))),
+            None => Ok(None),
+        }
+    }
+}
+
+async fn reach(path: &Path) -> Result<Stream, ControlError> {
+    connect(path).await.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => ControlError::NotRunning(path.to_owned()),
+        _ => ControlError::Io { path: path.to_owned(), source: error },
+    })
 }
 
 async fn connect(path: &Path) -> io::Result<Stream> {
@@ -179,7 +249,16 @@ async fn answer_all(stream: Stream, engine: EngineHandle) {
         let whole = line.ends_with(b"\n");
         let answer = match serde_json::from_slice(&line) {
             _ if !whole => Answer::Error(format!("a request is one line of at most {MAX_REQUEST} bytes")),
-            Ok(request) => Answer::Ok(carry_out(&engine, request).map(Box::new)),
+            Ok(Request::Events) => {
+                if writer.write_all(b"{\"ok\":null}\n").await.is_ok() {
+                    tell_events(&mut reader, &mut writer, &engine).await;
+                }
+                return;
+            }
+            Ok(request) => match carry_out(&engine, request) {
+                Ok(snapshot) => Answer::Ok(snapshot.map(Box::new)),
+                Err(error) => Answer::Error(error),
+            },
             Err(error) => Answer::Error(format!("no request: {error}")),
         };
         let Ok(mut bytes) = serde_json::to_vec(&answer) else {
@@ -192,13 +271,62 @@ async fn answer_all(stream: Stream, engine: EngineHandle) {
     }
 }
 
-fn carry_out(engine: &EngineHandle, request: Request) -> Option<Snapshot> {
+/// Tells events until the engine ends, or the one who asked says anything or is gone.
+async fn tell_events(
+    reader: &mut (impl AsyncRead + Unpin),
+    writer: &mut (impl AsyncWrite + Unpin),
+    engine: &EngineHandle,
+) {
+    let mut snapshots = engine.subscribe();
+    let mut watcher = Watcher::default();
+    loop {
+        let snapshot = snapshots.borrow_and_update().clone();
+        for event in watcher.see(&snapshot, Instant::now().into_std()) {
+            let unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64;
+            let Ok(mut line) = serde_json::to_vec(&TimedEvent { unix_ms, event }) else { return };
+            line.push(b'\n');
+            // A reader that does not read holds nobody up but itself.
+            match timeout(IDLE_LIMIT, writer.write_all(&line)).await {
+                Ok(Ok(())) => {}
+                _ => return,
+            }
+        }
+        tokio::select! {
+            biased;
+            _ = reader.read_u8() => return,
+            changed = snapshots.changed() => if changed.is_err() {
+                return;
+            },
+        }
+    }
+}
+
+fn carry_out(engine: &EngineHandle, request: Request) -> Result<Option<Snapshot>, String> {
     match request {
-        Request::Status => return Some(engine.snapshot()),
+        Request::Status => return Ok(Some(engine.snapshot())),
         Request::Mode(mode) => engine.set_mode(mode),
+        Request::Set { network, setting, value } => set(engine, &network, &setting, &value)?,
+        Request::Reset { network } => {
+            if !engine.reset_network(&network) {
+                return Err(format!("nothing was set for {network:?} by command"));
+            }
+        }
+        Request::Events => return Err("events are told to whoever asks for nothing else".to_owned()),
         Request::Stop => engine.request_stop(),
     }
-    None
+    Ok(None)
+}
+
+/// A network that is not there yet may be spoken of, but nobody fills the accounts with names.
+fn set(engine: &EngineHandle, network: &str, setting: &str, value: &str) -> Result<(), String> {
+    if network.is_empty() || network.len() > MAX_NETWORK || network.chars().any(char::is_control) {
+        return Err(format!("network is {network:?}; it must be an interface's name, 1 to {MAX_NETWORK} bytes"));
+    }
+    let known = engine.snapshot().networks;
+    if known.len() >= MAX_NETWORKS && known.iter().all(|known| known.name != network) {
+        return Err(format!("there are settings for {MAX_NETWORKS} networks already: reset one"));
+    }
+    engine.set_network(network, setting, value).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

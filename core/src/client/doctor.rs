@@ -13,11 +13,13 @@ mod port;
 mod verdict;
 mod way;
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use tandem_proto::networks::{Bar, Settings};
 use tandem_proto::pairing::PairingLink;
 use tandem_proto::stats::Snapshot;
 use tandem_proto::wire::flow::Host;
@@ -25,6 +27,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
+use super::accounts::Accounts;
 use super::addresses::Addresses;
 use super::control::{self, ControlError, Request};
 use super::names::Names;
@@ -58,6 +61,10 @@ pub struct Plan {
     pub listen: Vec<SocketAddr>,
     /// Names of the interfaces to use; empty for every way to the internet.
     pub interfaces: Vec<String>,
+    /// What the configuration says of networks, and where what they carry is kept.
+    pub networks: Vec<(String, Settings)>,
+    /// See `networks`.
+    pub state: Option<PathBuf>,
     /// The running engine's control socket; `None` where there is no place for one.
     pub control: Option<PathBuf>,
     /// Also find out how long idle ways stay open, which takes a minute.
@@ -79,6 +86,8 @@ pub struct Facts {
     pub listen: Vec<(SocketAddr, PortState)>,
     /// Every network of the machine, and whether the client would use it; or why the system does not tell.
     pub networks: Result<Vec<(Interface, bool)>, String>,
+    /// Networks that carry no path, and why; or why that is not known.
+    pub barred: Result<BTreeMap<String, Bar>, String>,
     /// The networks that were asked for by name.
     pub named: Vec<String>,
     /// The relay's names and what they resolved to; addresses need no resolver.
@@ -131,7 +140,12 @@ pub async fn examine(plan: Plan, platform: Arc<dyn Platform>, progress: Progress
     for address in &plan.listen {
         listen.push((*address, port::state(*address).await));
     }
-    let networks = Networks::new(Arc::clone(&platform), plan.interfaces.clone());
+    let accounts = Accounts::peek(plan.networks, plan.state.as_deref(), Arc::clone(&platform));
+    let (accounts, state) = match accounts {
+        Ok(accounts) => (accounts, Ok(())),
+        Err(error) => (Accounts::unknown(Arc::clone(&platform)), Err(chain(&error))),
+    };
+    let networks = Networks::new(Arc::clone(&platform), plan.interfaces.clone(), Arc::clone(&accounts));
     let mut found = networks.all().map_err(|error| error.to_string());
     if let Ok(found) = &mut found {
         found.sort_by_key(|(interface, _)| interface.index);
@@ -157,6 +171,7 @@ pub async fn examine(plan: Plan, platform: Arc<dyn Platform>, progress: Progress
         engine,
         listen,
         networks: found,
+        barred: state.map(|()| accounts.bars()),
         named: plan.interfaces,
         names,
         ways,
@@ -173,7 +188,7 @@ pub async fn examine_ways(
     full: bool,
     progress: Progress,
 ) -> (Vec<Name>, Vec<Way>) {
-    let networks = Networks::new(Arc::clone(&platform), interfaces);
+    let networks = Networks::new(Arc::clone(&platform), interfaces, Accounts::unknown(Arc::clone(&platform)));
     examine_relay(link, &networks, platform, full, progress).await
 }
 

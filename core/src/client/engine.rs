@@ -8,14 +8,17 @@ use std::time::Duration;
 
 use tandem_proto::congestion::Algorithm;
 use tandem_proto::mode::Mode;
+use tandem_proto::networks::{SettingError, Settings};
 use tandem_proto::pairing::{Pairing, PairingLink, Pairings};
 use tandem_proto::stats::{PathState, PathStats, SessionState, Snapshot};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::DEFAULT_LISTEN;
+use super::accounts::{Accounts, StateError};
 use super::addresses::Addresses;
 use super::diagnose::{Findings, diagnose};
 use super::dial::SessionDial;
@@ -51,6 +54,10 @@ pub struct EngineConfig {
     pub forwards: Vec<Forward>,
     /// Names of the interfaces to use; empty for every way to the internet.
     pub interfaces: Vec<String>,
+    /// What was said of networks, by name.
+    pub networks: Vec<(String, Settings)>,
+    /// Where what networks carry, and what is said of them by command, is kept; `None` to forget it.
+    pub state: Option<PathBuf>,
     /// How the session uses its paths at first.
     pub mode: Mode,
     /// The congestion controller, of both directions.
@@ -79,6 +86,8 @@ impl EngineConfig {
             credentials: None,
             forwards: Vec::new(),
             interfaces: Vec::new(),
+            networks: Vec::new(),
+            state: None,
             mode: Mode::default(),
             congestion: Algorithm::default(),
             captive_check: true,
@@ -102,6 +111,9 @@ pub enum EngineError {
         #[source]
         source: std::io::Error,
     },
+    /// What is kept of the networks cannot be used.
+    #[error(transparent)]
+    State(#[from] StateError),
 }
 
 /// What may help where an address cannot be listened on.
@@ -121,6 +133,8 @@ pub struct Engine {
     inbounds: JoinSet<()>,
     session: JoinHandle<()>,
     diagnosis: Option<JoinHandle<()>>,
+    accounts: Arc<Accounts>,
+    _bookkeeping: AbortOnDropHandle<()>,
     stop_inbounds: CancellationToken,
     stop_session: CancellationToken,
     publisher: JoinHandle<()>,
@@ -145,6 +159,7 @@ struct Shared {
     flows: Arc<FlowGauge>,
     snapshots: watch::Sender<Snapshot>,
     findings: watch::Receiver<Findings>,
+    accounts: Arc<Accounts>,
     stop_requested: CancellationToken,
 }
 
@@ -168,10 +183,12 @@ impl Engine {
             listeners.push(bind(forward.listen, Service::Forward(forward.target.clone())).await?);
         }
 
+        let accounts = Accounts::open(config.networks.clone(), config.state.as_deref(), Arc::clone(&platform))?;
         let (findings_sender, findings) = watch::channel(Findings::new());
         let (phase_sender, phase) = watch::channel(Phase::Connecting { problem: None });
         let mode = watch::Sender::new(config.mode);
-        let networks = Arc::new(Networks::new(platform, config.interfaces.clone()));
+        let networks = Arc::new(Networks::new(platform, config.interfaces.clone(), Arc::clone(&accounts)));
+        let bookkeeping = AbortOnDropHandle::new(tokio::spawn(Arc::clone(&accounts).attend()));
         let config = Arc::new(config);
         let (seed, addresses) = (jitter_seed(config.seed), Arc::new(Addresses::load(config.addresses.clone())));
         let maker = |at: usize| {
@@ -188,6 +205,7 @@ impl Engine {
             flows: Arc::default(),
             snapshots: watch::Sender::default(),
             findings,
+            accounts: Arc::clone(&accounts),
             stop_requested: CancellationToken::new(),
         });
         let (stop_inbounds, stop_session) = (CancellationToken::new(), CancellationToken::new());
@@ -203,7 +221,18 @@ impl Engine {
         }
         let handle = EngineHandle { shared };
         let publisher = tokio::spawn(publish(handle.clone()));
-        Ok(Self { handle, proxy, inbounds, session, diagnosis, stop_inbounds, stop_session, publisher })
+        Ok(Self {
+            handle,
+            proxy,
+            inbounds,
+            session,
+            diagnosis,
+            accounts,
+            _bookkeeping: bookkeeping,
+            stop_inbounds,
+            stop_session,
+            publisher,
+        })
     }
 
     /// Where the proxy listens, for SOCKS5 and HTTP alike.
@@ -214,6 +243,12 @@ impl Engine {
     /// Something to ask and steer the engine with.
     pub fn handle(&self) -> EngineHandle {
         self.handle.clone()
+    }
+
+    /// Counts what a network carried, as if its sockets had.
+    #[cfg(test)]
+    pub(super) fn charge(&self, network: &str, bytes: u64) {
+        self.accounts.charge(network, bytes);
     }
 
     /// Stops: no more connections, finishing flows are waited for, then the session is closed.
@@ -235,6 +270,7 @@ impl Drop for Engine {
             diagnosis.abort();
         }
         self.publisher.abort();
+        self.accounts.close();
     }
 }
 
@@ -255,6 +291,7 @@ impl EngineHandle {
             congestion: shared.congestion.name().to_owned(),
             flows_open: shared.flows.open(),
             flows_total: shared.flows.total(),
+            networks: shared.accounts.stats(),
             ..Snapshot::default()
         };
         match &*shared.phase.borrow() {
@@ -295,6 +332,19 @@ impl EngineHandle {
     /// Changes how the session uses its paths, now and for sessions to come.
     pub fn set_mode(&self, mode: Mode) {
         self.shared.mode.send_replace(mode);
+    }
+
+    /// Takes what a user says of a network, now and for times to come: it goes before the configuration.
+    ///
+    /// # Errors
+    /// [`SettingError`]; nothing is changed then.
+    pub fn set_network(&self, network: &str, setting: &str, value: &str) -> Result<(), SettingError> {
+        self.shared.accounts.set(network, setting, value)
+    }
+
+    /// Forgets what was said of a network by [`Self::set_network`]; whether anything had been.
+    pub fn reset_network(&self, network: &str) -> bool {
+        self.shared.accounts.reset(network)
     }
 
     /// Opens flows over the session without an inbound.

@@ -1,15 +1,18 @@
 //! The machine's networks: which of them carry paths, when that changes, and when the machine wakes from a sleep.
 //!
-//! Without names from the user these are all that lead outside; with names, exactly the named ones. One task looks at the
-//! machine; everyone else sees what it saw last.
+//! Without names from the user these are all that lead outside; with names, exactly the named ones; in either case without
+//! those that their accounts bar. One task looks at the machine; everyone else sees what it saw last.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tandem_proto::networks::Bar;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::accounts::Accounts;
 use super::handshake::SessionError;
 use super::race::Way;
 use super::wake::{self, Sleeper};
@@ -25,6 +28,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(5);
 pub(super) struct Networks {
     platform: Arc<dyn Platform>,
     names: Vec<String>,
+    accounts: Arc<Accounts>,
     machine: watch::Receiver<Machine>,
     _watching: AbortOnDropHandle<()>,
 }
@@ -33,6 +37,8 @@ pub(super) struct Networks {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Machine {
     interfaces: Vec<Interface>,
+    /// Networks that carry no path, and why.
+    barred: BTreeMap<String, Bar>,
     /// Why the system does not tell of interfaces.
     problem: Option<String>,
     /// How often it woke from a sleep.
@@ -41,10 +47,11 @@ pub(super) struct Machine {
 
 impl Networks {
     /// Begins to watch; to be called within a runtime.
-    pub(super) fn new(platform: Arc<dyn Platform>, names: Vec<String>) -> Self {
-        let (sender, machine) = watch::channel(Machine::look(&*platform, 0));
-        let watching = AbortOnDropHandle::new(tokio::spawn(watch(Arc::clone(&platform), sender)));
-        Self { platform, names, machine, _watching: watching }
+    pub(super) fn new(platform: Arc<dyn Platform>, names: Vec<String>, accounts: Arc<Accounts>) -> Self {
+        let looker = Looker { platform: Arc::clone(&platform), names: names.clone(), accounts: Arc::clone(&accounts) };
+        let (sender, machine) = watch::channel(looker.look(0));
+        let watching = AbortOnDropHandle::new(tokio::spawn(watch(looker, sender)));
+        Self { platform, names, accounts, machine, _watching: watching }
     }
 
     /// Tells of changes.
@@ -55,7 +62,19 @@ impl Networks {
     /// The interfaces that carry paths now; empty also if the system does not tell.
     pub(super) fn chosen(&self) -> Vec<Interface> {
         let machine = self.machine.borrow();
-        machine.interfaces.iter().filter(|interface| self.is_chosen(interface)).cloned().collect()
+        let carries =
+            |interface: &&Interface| self.is_chosen(interface) && !machine.barred.contains_key(&interface.name);
+        machine.interfaces.iter().filter(carries).cloned().collect()
+    }
+
+    /// Whether a network must carry no path.
+    pub(super) fn is_barred(&self, name: &str) -> bool {
+        self.machine.borrow().barred.contains_key(name)
+    }
+
+    /// What the networks have carried and may carry.
+    pub(super) fn accounts(&self) -> &Arc<Accounts> {
+        &self.accounts
     }
 
     /// Every network of the machine, and whether it carries a path.
@@ -71,6 +90,12 @@ impl Networks {
     pub(super) fn nothing(&self) -> SessionError {
         let machine = self.machine.borrow();
         let chosen: Vec<_> = machine.interfaces.iter().filter(|interface| self.is_chosen(interface)).collect();
+        let barred =
+            chosen.iter().filter_map(|interface| Some((&interface.name, machine.barred.get(&interface.name)?)));
+        let barred: Vec<_> = barred.map(|(name, bar)| format!("{name}: {bar}")).collect();
+        if !barred.is_empty() && barred.len() == chosen.len() {
+            return SessionError::NoNetwork(barred.join("; "));
+        }
         SessionError::NoNetwork(machine.problem.clone().unwrap_or_else(|| self.reason(&machine.interfaces, &chosen)))
     }
 
@@ -82,11 +107,12 @@ impl Networks {
     /// Opens the socket of a way.
     pub(super) fn open(&self, way: &Way) -> std::io::Result<PathSpec> {
         let bound = self.platform.bind(&way.interface, way.remote)?;
+        let bound = self.accounts.measure(&way.interface.name, bound);
         Ok(PathSpec { interface: way.interface.name.clone(), socket: bound.socket, remote: bound.remote })
     }
 
     fn is_chosen(&self, interface: &Interface) -> bool {
-        interface.up && if self.names.is_empty() { interface.external } else { self.names.contains(&interface.name) }
+        interface.up && is_of_use(interface, &self.names)
     }
 
     fn reason(&self, all: &[Interface], chosen: &[&Interface]) -> String {
@@ -105,17 +131,36 @@ impl Networks {
     }
 }
 
-impl Machine {
-    fn look(platform: &dyn Platform, wakes: u64) -> Self {
-        match platform.interfaces() {
-            Ok(interfaces) => Self { interfaces, problem: None, wakes },
-            Err(error) => Self { interfaces: Vec::new(), problem: Some(error.to_string()), wakes },
-        }
+/// Whether an interface is one that its user may mean.
+fn is_of_use(interface: &Interface, names: &[String]) -> bool {
+    if names.is_empty() { interface.external } else { names.contains(&interface.name) }
+}
+
+/// What it takes to look at the machine.
+struct Looker {
+    platform: Arc<dyn Platform>,
+    names: Vec<String>,
+    accounts: Arc<Accounts>,
+}
+
+impl Looker {
+    fn look(&self, wakes: u64) -> Machine {
+        let (interfaces, problem) = match self.platform.interfaces() {
+            Ok(interfaces) => (interfaces, None),
+            Err(error) => (Vec::new(), Some(error.to_string())),
+        };
+        let of_use = interfaces.iter().filter(|interface| is_of_use(interface, &self.names));
+        self.accounts.see(of_use.map(|interface| interface.name.as_str()));
+        let bar = |interface: &Interface| Some((interface.name.clone(), self.accounts.bar(&interface.name)?));
+        let barred = interfaces.iter().filter_map(bar).collect();
+        Machine { interfaces, barred, problem, wakes }
     }
 }
 
 /// Looks at the machine whenever it may have changed, until nobody listens.
-async fn watch(platform: Arc<dyn Platform>, sender: watch::Sender<Machine>) {
+async fn watch(looker: Looker, sender: watch::Sender<Machine>) {
+    let platform = &looker.platform;
+    let mut rulings = looker.accounts.rulings();
     let mut changes = platform.watch().inspect_err(|error| tracing::warn!(%error, "networks cannot be watched")).ok();
     let mut sleeper = Sleeper::new(platform.suspended(), Instant::now());
     let mut look_at = Instant::now() + LOOK_AGAIN;
@@ -128,6 +173,7 @@ async fn watch(platform: Arc<dyn Platform>, sender: watch::Sender<Machine>) {
                 sleep(CALM).await;
                 look_at = Instant::now();
             }
+            Ok(()) = rulings.changed() => look_at = Instant::now(),
             () = sleep_until(look_at.min(next_second)) => {}
         }
         let now = Instant::now();
@@ -138,7 +184,8 @@ async fn watch(platform: Arc<dyn Platform>, sender: watch::Sender<Machine>) {
         }
         if now >= look_at {
             look_at = now + LOOK_AGAIN;
-            let seen = Machine::look(&*platform, wakes);
+            rulings.mark_unchanged();
+            let seen = looker.look(wakes);
             sender.send_if_modified(|known| {
                 let news = *known != seen;
                 *known = seen;
@@ -177,7 +224,13 @@ mod tests {
     }
 
     fn networks(interfaces: Vec<Interface>, names: &[&str]) -> Networks {
-        Networks::new(Arc::new(scripted(interfaces)), names.iter().map(|name| (*name).to_owned()).collect())
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        over(scripted(interfaces), names)
+    }
+
+    fn over(platform: Scripted, names: Vec<String>) -> Networks {
+        let platform: Arc<dyn Platform> = Arc::new(platform);
+        Networks::new(Arc::clone(&platform), names, Accounts::unknown(platform))
     }
 
     fn chosen(networks: &Networks) -> Vec<String> {
@@ -203,6 +256,23 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_network_that_is_never_to_be_used_carries_no_path_and_is_told_if_it_is_the_only_one() {
+        let all = vec![interface("wifi0", "198.51.100.7", true), interface("cell0", "198.51.100.8", true)];
+        let both = networks(all, &[]);
+        let mut machine = both.subscribe();
+        both.accounts.set("cell0", "role", "never").unwrap();
+        machine.changed().await.unwrap();
+        assert_eq!(chosen(&both), ["wifi0"]);
+        both.accounts.set("wifi0", "role", "never").unwrap();
+        machine.changed().await.unwrap();
+        let error = both.nothing().to_string();
+        assert!(error.contains("wifi0: never used, as set; cell0: never used, as set"), "{error}");
+        assert!(both.accounts.reset("wifi0"));
+        machine.changed().await.unwrap();
+        assert_eq!(chosen(&both), ["wifi0"]);
+    }
+
+    #[tokio::test]
     async fn a_machine_without_a_way_outside_is_told_what_it_could_use() {
         let error = networks(vec![interface("lo", "127.0.0.1", false)], &[]).nothing();
         assert!(error.to_string().contains("name one to use it anyway, up are: lo"), "{error}");
@@ -211,7 +281,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_change_is_reported_once_it_has_calmed_down_and_nothing_new_not_at_all() {
         let platform = scripted(Vec::new());
-        let networks = Networks::new(Arc::new(platform.clone()), Vec::new());
+        let networks = over(platform.clone(), Vec::new());
         let mut machine = networks.subscribe();
         tokio::task::yield_now().await;
         let start = Instant::now();
@@ -227,7 +297,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_sleep_is_reported_within_a_second() {
         let platform = scripted(Vec::new());
-        let networks = Networks::new(Arc::new(platform.clone()), Vec::new());
+        let networks = over(platform.clone(), Vec::new());
         let mut machine = networks.subscribe();
         // The watching task begins.
         tokio::task::yield_now().await;

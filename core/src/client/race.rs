@@ -101,6 +101,13 @@ impl Race {
         }
     }
 
+    /// Networks that must not be used any more, whether or not there are others.
+    pub(super) fn bar(&mut self, is_barred: impl Fn(&str) -> bool) {
+        for network in self.networks.iter_mut().filter(|network| is_barred(&network.interface.name)) {
+            network.wanted = false;
+        }
+    }
+
     /// What the paths have shown of themselves since.
     pub(super) fn see(&mut self, signs: &[PathSigns], now: Instant) {
         for attempt in self.networks.iter_mut().flat_map(|network| &mut network.tries) {

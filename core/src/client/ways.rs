@@ -8,7 +8,9 @@ use std::convert::Infallible;
 use std::future::Future;
 
 use tandem_proto::link::PathSigns;
+use tandem_proto::path::order::PathOrder;
 use tandem_proto::stats::PathState;
+use tandem_proto::wire::flow::CloseCode;
 use tokio::time::{Duration, Instant, sleep_until, timeout};
 
 use super::handshake::SessionError;
@@ -25,12 +27,17 @@ const JOIN_PATIENCE: Duration = Duration::from_millis(250);
 pub(super) trait TakesPaths {
     fn add(&mut self, spec: PathSpec) -> Option<PathId>;
     fn remove(&mut self, id: PathId);
+    fn order(&mut self, id: PathId, order: PathOrder);
     fn signs(&self) -> Vec<PathSigns>;
 }
 
 impl TakesPaths for Connecting {
     fn add(&mut self, spec: PathSpec) -> Option<PathId> {
         self.add_path(spec)
+    }
+
+    fn order(&mut self, id: PathId, order: PathOrder) {
+        self.set_order(id, order);
     }
 
     fn remove(&mut self, id: PathId) {
@@ -45,6 +52,10 @@ impl TakesPaths for Connecting {
 impl TakesPaths for Connection {
     fn add(&mut self, spec: PathSpec) -> Option<PathId> {
         self.add_path(spec)
+    }
+
+    fn order(&mut self, id: PathId, order: PathOrder) {
+        self.set_order(id, order);
     }
 
     fn remove(&mut self, id: PathId) {
@@ -63,11 +74,13 @@ pub(super) struct Ways {
     pub(super) attempt: usize,
     /// Why no socket could be opened, by interface.
     problems: BTreeMap<String, String>,
+    /// All paths that are left must not be used any more. They stay for the words that end the session.
+    is_over: bool,
 }
 
 impl Ways {
     pub(super) fn new(attempt: usize) -> Self {
-        Self { race: Race::default(), attempt, problems: BTreeMap::new() }
+        Self { race: Race::default(), attempt, problems: BTreeMap::new(), is_over: false }
     }
 
     /// Takes note of the networks and addresses that there are now. With none at all the old paths stay: one of them may
@@ -80,6 +93,11 @@ impl Ways {
             wanted.iter().any(|(interface, remotes)| remotes.iter().any(|r| interface.source(r.ip()).is_some()));
         if usable {
             self.race.set_networks(wanted);
+        }
+        let all_barred = self.race.paths().all(|(_, name, ..)| maker.networks.is_barred(name));
+        self.is_over = !usable && all_barred && !self.is_empty();
+        if !self.is_over {
+            self.race.bar(|name| maker.networks.is_barred(name));
         }
     }
 
@@ -109,6 +127,9 @@ impl Ways {
                     session.remove(path);
                 }
             }
+        }
+        for (path, network, ..) in self.race.paths() {
+            session.order(path, maker.networks.accounts().order(network));
         }
         maker.remember(self.race.paths());
         self.race.poll_timeout(now)
@@ -163,8 +184,15 @@ impl Ways {
         let mut names = maker.names.subscribe();
         let mut machine = maker.networks.subscribe();
         machine.mark_unchanged();
+        let mut rulings = maker.networks.accounts().rulings();
         loop {
+            rulings.mark_unchanged();
             self.look(maker);
+            if self.is_over {
+                tracing::info!("no network may be used any more");
+                connection.close(CloseCode::Done.code(), "no network may be used");
+                return std::future::pending().await;
+            }
             let next = self.advance(maker, &mut connection.clone());
             let news = async {
                 tokio::select! {
@@ -172,6 +200,7 @@ impl Ways {
                     _ = paths.changed() => {}
                     _ = names.changed() => {}
                     _ = machine.changed() => {}
+                    _ = rulings.changed() => {}
                 }
             };
             wait(next, news).await;

@@ -11,9 +11,24 @@ use toml::de::{DeTable, DeValue};
 use super::ConfigError;
 
 /// Every table and its keys. The first is the top of the file.
-const SCHEMA: [(&str, &[&str]); 3] = [
-    ("", &["version", "mode", "bicast", "congestion", "interfaces", "captive_check", "link_file", "proxy", "forward"]),
+const SCHEMA: [(&str, &[&str]); 4] = [
+    (
+        "",
+        &[
+            "version",
+            "mode",
+            "bicast",
+            "congestion",
+            "interfaces",
+            "captive_check",
+            "link_file",
+            "proxy",
+            "network",
+            "forward",
+        ],
+    ),
     ("proxy", &["listen", "user", "password"]),
+    ("network", &["name", "role", "metered", "cap_daily", "cap_monthly", "reset_day", "soft_percent"]),
     ("forward", &["listen", "target"]),
 ];
 
@@ -174,7 +189,7 @@ fn unknown_key(key: &str, table: &str, known: &[&str]) -> String {
 fn place(table: &str) -> String {
     match table {
         "" => "at the top of the file".to_owned(),
-        "forward" => "in [[forward]]".to_owned(),
+        "forward" | "network" => format!("in [[{table}]]"),
         table => format!("in [{table}]"),
     }
 }

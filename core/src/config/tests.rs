@@ -2,6 +2,8 @@
 
 use proptest::prelude::*;
 
+use tandem_proto::networks::NetworkRole;
+
 use super::*;
 
 fn parse(text: &str) -> Result<Config, ConfigError> {
@@ -27,6 +29,16 @@ fn a_full_file_becomes_checked_values() {
         listen = "[::1]:1081"
         user = "ann"
         password = "secret"
+        [[network]]
+        name = "wlan0"
+        [[network]]
+        name = "wwan0"
+        role = "backup"
+        metered = true
+        cap_daily = "500 MB"
+        cap_monthly = "10 GB"
+        reset_day = 15
+        soft_percent = 90
         [[forward]]
         listen = "127.0.0.1:8080"
         target = "example.org:80"
@@ -39,6 +51,10 @@ fn a_full_file_becomes_checked_values() {
     assert_eq!(config.mode, Some(Mode::Bicast(Sides::Server)));
     assert_eq!(config.congestion, Some(Algorithm::Bbr1));
     assert_eq!(config.interfaces, ["wlan0", "wwan0"]);
+    let rules = config.networks[1].1.rules();
+    assert_eq!((config.networks[1].0.as_str(), rules.role, rules.metered), ("wwan0", NetworkRole::Backup, true));
+    assert_eq!((rules.cap_daily, rules.cap_monthly), (Some(500_000_000), Some(10_000_000_000)));
+    assert_eq!((rules.reset_day, rules.soft_percent, config.networks.len()), (15, 90, 2));
     assert_eq!(config.captive_check, Some(false));
     assert_eq!(config.link_file, Some(PathBuf::from("/etc/link")));
     assert_eq!(config.listen, Some("[::1]:1081".parse().unwrap()));
@@ -52,6 +68,27 @@ fn a_file_may_say_nothing_but_its_version() {
     assert_eq!(parse("version = 1").unwrap(), Config::default());
     let alone = parse("version = 1\nbicast = \"client\"").unwrap();
     assert_eq!(alone.mode, Some(Mode::Bicast(Sides::Client)));
+}
+
+/// CONF-1
+#[test]
+fn a_networks_keys_are_checked_with_their_lines() {
+    for (line, words) in [
+        ("roll = \"use\"", "/etc/tandem.toml:4: roll is not a key in [[network]]; the nearest is role"),
+        ("role = \"always\"", ":4: role is \"always\"; it must be use, backup or never"),
+        ("role = 1", ":4: role is of type integer; it must be a string"),
+        ("metered = \"yes\"", ":4: metered is of type string; it must be true or false"),
+        ("cap_daily = \"9 MB\"", ":4: cap_daily is \"9 MB\"; it must be none, or at least 10 MB"),
+        ("cap_monthly = 5", ":4: cap_monthly is of type integer"),
+        ("reset_day = 32", ":4: reset_day is \"32\"; it must be a day of the month, 1 to 31"),
+        ("soft_percent = 0", ":4: soft_percent is \"0\"; it must be a percentage from 1 to 100"),
+        ("[[network]]\nname = \"wwan0\"", ":5: name is \"wwan0\"; it must be another interface's name"),
+        ("[[network]]\nrole = \"use\"", ":4: name is missing"),
+        ("[proxy]\ncap_daily = \"1 GB\"", ":5: cap_daily does not belong in [proxy]; it belongs in [[network]]"),
+    ] {
+        let text = error(&format!("version = 1\n[[network]]\nname = \"wwan0\"\n{line}\n"));
+        assert!(text.contains(words), "{line}: {text}");
+    }
 }
 
 /// CONF-1

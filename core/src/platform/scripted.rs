@@ -1,4 +1,4 @@
-//! A platform whose networks, names and sleeps are what a script says.
+//! A platform whose networks, names, days and sleeps are what a script says.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tandem_proto::networks::Date;
 use tokio::sync::watch;
 
 use super::{Answer, Bound, Changes, Interface, Platform};
@@ -32,6 +33,7 @@ struct Script {
     resolver: Resolver,
     asker: Asker,
     suspended: Duration,
+    today: Date,
 }
 
 impl Scripted {
@@ -39,7 +41,7 @@ impl Scripted {
     pub fn new(networks: Vec<(Interface, Binder)>) -> Self {
         let resolver: Resolver = Arc::new(|_, _| Box::pin(async { Err(io::ErrorKind::NotFound.into()) }));
         let asker: Asker = Arc::new(|_, _, _| Box::pin(async { Err(io::ErrorKind::TimedOut.into()) }));
-        let script = Script { networks, resolver, asker, suspended: Duration::ZERO };
+        let script = Script { networks, resolver, asker, suspended: Duration::ZERO, today: Date::default() };
         Self { script: Arc::new(Mutex::new(script)), changes: watch::Sender::new(0) }
     }
 
@@ -57,6 +59,11 @@ impl Scripted {
     /// Replaces who answers by TCP.
     pub fn set_asker(&self, asker: Asker) {
         self.script.lock().asker = asker;
+    }
+
+    /// It is this day from now on; before, the first of January of some year.
+    pub fn set_today(&self, today: Date) {
+        self.script.lock().today = today;
     }
 
     /// The machine has been suspended for so long.
@@ -92,6 +99,10 @@ impl Platform for Scripted {
 
     fn obstacle(&self, _interface: &Interface, _remote: IpAddr) -> Option<String> {
         None
+    }
+
+    fn today(&self) -> Date {
+        self.script.lock().today
     }
 
     fn suspended(&self) -> Duration {

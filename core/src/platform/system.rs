@@ -16,8 +16,10 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use chrono::Datelike as _;
 use netdev::interface::types::InterfaceType;
 use socket2::{Domain, Protocol, Socket, Type};
+use tandem_proto::networks::Date;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpSocket;
 use tokio::sync::watch;
@@ -100,6 +102,13 @@ impl Platform for System {
 
     fn obstacle(&self, interface: &Interface, remote: IpAddr) -> Option<String> {
         os::obstacle(interface, remote)
+    }
+
+    fn today(&self) -> Date {
+        let today = chrono::Local::now().date_naive();
+        let date = || Date::new(u16::try_from(today.year()).ok()?, today.month() as u8, today.day() as u8);
+        // No clock is that wrong.
+        date().unwrap_or_default()
     }
 
     fn suspended(&self) -> Duration {

@@ -182,7 +182,9 @@ impl Client {
         let tandem = |arguments: &[&str]| {
             let mut command = bed.client().command(&programs.tandem());
             command.args(arguments).env("HOME", &home).env("TANDEM_CONTROL", &control);
-            for variable in ["XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "TANDEM_LINK"] {
+            for variable in
+                ["XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME", "DBUS_SESSION_BUS_ADDRESS", "TANDEM_LINK"]
+            {
                 command.env_remove(variable);
             }
             command

@@ -5,7 +5,8 @@ use std::time::Duration;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use tandem_proto::mode::Sides;
-use tandem_proto::stats::{PathDirection, PathStats};
+use tandem_proto::path::order::PathRole;
+use tandem_proto::stats::{NetworkStats, PathDirection, PathStats};
 
 use super::*;
 
@@ -78,6 +79,17 @@ fn a_wide_terminal_shows_everything() {
 #[test]
 fn eighty_columns_show_what_matters() {
     insta::assert_snapshot!(drawn(Ok(&snapshot()), 80, 24));
+}
+
+#[test]
+fn roles_and_reached_caps_are_shown_where_there_are_any() {
+    let mut snapshot = snapshot();
+    snapshot.paths[1].role = PathRole::Backup;
+    let problem = Some("its cap of 500 MB a day is reached: not used until 2026-12-02".to_owned());
+    snapshot.networks = vec![NetworkStats { name: "wwan1".to_owned(), problem, ..NetworkStats::default() }];
+    let text = drawn(Ok(&snapshot), 100, 24);
+    assert!(text.contains("ROLE") && text.contains("backup"), "{text}");
+    assert!(text.contains("wwan1: its cap of 500 MB a day is reached"), "{text}");
 }
 
 #[test]

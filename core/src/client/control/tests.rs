@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use tandem_proto::events::Event;
 use tandem_proto::mode::Sides;
 use tandem_proto::pairing::{PairingLink, Secret};
 use tandem_proto::stats::SessionState;
@@ -118,6 +119,63 @@ fn requests_are_written_as_documented() {
     let mode = Request::Mode(Mode::Bicast(Sides::Client));
     assert_eq!(text(mode), r#"{"command":"mode","mode":"bicast","bicast":"client"}"#);
     assert_eq!(text(Request::Mode(Mode::Single)), r#"{"command":"mode","mode":"single"}"#);
+    assert_eq!(text(Request::Events), r#"{"command":"events"}"#);
+    let owned = |text: &str| text.to_owned();
+    let set = Request::Set { network: owned("wwan0"), setting: owned("cap-daily"), value: owned("2 GB") };
+    assert_eq!(text(set), r#"{"command":"set","network":"wwan0","setting":"cap-daily","value":"2 GB"}"#);
+    assert_eq!(text(Request::Reset { network: owned("wwan0") }), r#"{"command":"reset","network":"wwan0"}"#);
+}
+
+#[tokio::test]
+async fn networks_are_spoken_of_by_name_and_what_is_wrong_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("control.sock");
+    let engine = engine().await;
+    serve(&path, &engine).await;
+    let set = async |network: &str, setting: &str, value: &str| {
+        let [network, setting, value] = [network, setting, value].map(str::to_owned);
+        ask(&path, &Request::Set { network, setting, value }).await
+    };
+    set("cell0", "role", "backup").await.unwrap();
+    set("cell0", "cap-daily", "2 GB").await.unwrap();
+    let networks = ask(&path, &Request::Status).await.unwrap().unwrap().networks;
+    assert_eq!((networks.len(), networks[0].cap_daily_bytes), (1, Some(2_000_000_000)));
+    for (network, setting, value, words) in [
+        ("cell0", "role", "always", "it must be use, backup or never"),
+        ("cell0", "colour", "red", "no setting of a network"),
+        ("", "role", "use", "interface's name"),
+        (&"x".repeat(65), "role", "use", "interface's name"),
+    ] {
+        let error = set(network, setting, value).await.unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+    let reset = Request::Reset { network: "cell0".to_owned() };
+    ask(&path, &reset).await.unwrap();
+    assert!(ask(&path, &reset).await.unwrap_err().to_string().contains("nothing was set"));
+    for number in 0..MAX_NETWORKS {
+        set(&format!("net{number}"), "role", "never").await.unwrap();
+    }
+    assert!(set("one-more", "role", "never").await.unwrap_err().to_string().contains("already"));
+}
+
+#[tokio::test]
+async fn events_come_as_they_happen_until_the_engine_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("control.sock");
+    let engine = engine().await;
+    let server = serve(&path, &engine).await;
+    let mut events = Events::of(&path).await.unwrap();
+    let handle = engine.handle();
+    // A cap that is reached is told at once; the first look must be before.
+    sleep(Duration::from_millis(600)).await;
+    handle.set_network("cell0", "cap-daily", "10 MB").unwrap();
+    engine.charge("cell0", 10_000_000);
+    let told = timeout(Duration::from_secs(20), events.next()).await.unwrap().unwrap().unwrap();
+    assert!(matches!(&told.event, Event::CapReached { network, .. } if network == "cell0"), "{told:?}");
+    assert!(told.unix_ms > 1_700_000_000_000);
+    server.abort();
+    assert_eq!(timeout(Duration::from_secs(20), events.next()).await.unwrap().unwrap(), None);
+    assert!(matches!(Events::of(&path).await, Err(ControlError::NotRunning(_))));
 }
 
 proptest! {

@@ -16,6 +16,7 @@ fn well() -> Facts {
         engine: Ok(None),
         listen: vec![("127.0.0.1:1080".parse().unwrap(), PortState::Free)],
         networks: Ok(vec![(network("wlan0"), true), (network("wwan0"), true)]),
+        barred: Ok(BTreeMap::new()),
         named: Vec::new(),
         names: Vec::new(),
         ways: vec![way("wlan0", reached()), way("wwan0", reached())],
@@ -73,6 +74,24 @@ fn hints(first: Outcome, second: Outcome) -> Vec<(Verdict, Hint)> {
 fn a_machine_on_which_all_is_well_has_nothing_to_complain_of() {
     assert_eq!(complaints(&well()), []);
     assert!(judge(&well()).iter().any(|finding| matches!(finding.matter, Matter::Token { .. })));
+}
+
+#[test]
+fn a_network_that_must_not_be_used_is_told_and_a_reached_cap_is_worth_a_word() {
+    let capped = Bar::DailyCap { bytes: 500_000_000, until: "2026-12-02".parse().unwrap() };
+    for (bars, verdicts) in [
+        (vec![("wwan0", Bar::Never)], vec![Verdict::Ok]),
+        (vec![("wwan0", capped)], vec![Verdict::Warning]),
+        (vec![("wlan0", capped), ("wwan0", Bar::Never)], vec![Verdict::Problem, Verdict::Ok]),
+    ] {
+        let barred: BTreeMap<_, _> = bars.into_iter().map(|(name, bar)| (name.to_owned(), bar)).collect();
+        let ways = well().ways.into_iter().filter(|way| !barred.contains_key(&way.interface)).collect();
+        let found = judge(&Facts { barred: Ok(barred), ways, ..well() });
+        let of_bars = found.iter().filter(|finding| matches!(finding.matter, Matter::NetworkBarred { .. }));
+        assert_eq!(of_bars.map(|finding| finding.verdict).collect::<Vec<_>>(), verdicts);
+    }
+    let facts = Facts { barred: Err("networks.json is damaged".to_owned()), ..well() };
+    assert!(matches!(complaint(&facts), (Verdict::Problem, Matter::StateWrong { .. })));
 }
 
 #[test]

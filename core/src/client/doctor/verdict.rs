@@ -4,11 +4,13 @@
 //! A way that fails is a problem only if no other works: it is compared with the others, which tells a dead relay from a
 //! network that lets no UDP through.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde::Serialize;
+use tandem_proto::networks::Bar;
 use tandem_proto::stats::{PathState, SessionState};
 use tandem_proto::wire::flow::RefusedReason;
 
@@ -89,6 +91,10 @@ pub enum Matter {
     Network { interface: String, kind: String, addresses: Vec<String> },
     /// A network that it would not use.
     NetworkUnused { interface: String, kind: String, why: Unused },
+    /// A network that must not be used, by a role or a cap.
+    NetworkBarred { interface: String, kind: String, why: String },
+    /// What is kept of networks cannot be used.
+    StateWrong { problem: String },
     /// A network that was asked for does not exist.
     NetworkMissing { interface: String },
     /// There is no network to use.
@@ -271,10 +277,24 @@ fn networks(facts: &Facts, found: &mut Findings) {
         Ok(networks) => networks,
         Err(problem) => return found.add(Verdict::Problem, Matter::NetworksUnknown { problem: problem.clone() }),
     };
+    let none_barred = BTreeMap::new();
+    let barred = match &facts.barred {
+        Ok(barred) => barred,
+        Err(problem) => {
+            found.add(Verdict::Problem, Matter::StateWrong { problem: problem.clone() });
+            &none_barred
+        }
+    };
     let resolved = facts.link.is_ok() && facts.names.iter().all(|name| name.found.is_ok());
     let mut used = 0;
     for (network, chosen) in networks {
         let (interface, kind) = (network.name.clone(), network.kind.to_string());
+        if let Some(bar) = barred.get(&network.name).filter(|_| *chosen) {
+            let others = networks.iter().any(|(other, chosen)| *chosen && !barred.contains_key(&other.name));
+            let verdict = if *bar == Bar::Never { Verdict::Ok } else { failed(others) };
+            found.add(verdict, Matter::NetworkBarred { interface, kind, why: bar.to_string() });
+            continue;
+        }
         let has_way = facts.ways.iter().any(|way| way.interface == network.name);
         let named = facts.named.contains(&network.name);
         let why = match *chosen {
