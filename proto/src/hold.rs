@@ -15,9 +15,12 @@
 //! [`LEAST_SHARE`] of the numbers, and for [`HoldClass::Short`] one whose lag is long. Numbers are 64 bits, already
 //! verified and expanded; every step is bounded however they jump.
 
+mod seen;
+
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use self::seen::Seen;
 use crate::recent::RecentMax;
 use crate::wire::control::{MAX_PATHS, PathId};
 use crate::wire::header::HoldClass;
@@ -49,9 +52,6 @@ const STRAYS_TO_MOVE: u32 = 8;
 /// The highest number that the window moves to; no session lives that long.
 const LAST_NUMBER: u64 = u64::MAX - 2 * WINDOW;
 
-/// Stands for the paths that are gone among those that delivered a number.
-const GONE: u16 = 1 << MAX_PATHS;
-
 /// Buffers kept for later holds.
 const MOST_SPARE: usize = 512;
 
@@ -79,11 +79,8 @@ pub struct Held {
 #[derive(Debug)]
 pub struct Hold {
     epoch: Instant,
-    /// For each of the last [`WINDOW`] numbers, by number modulo window: which paths delivered it, or [`GONE`], and when the
-    /// first did, in microseconds after `epoch`, modulo 2^32. Empty until the first arrival.
-    seen: Vec<u16>,
-    first_at: Vec<u32>,
-    highest: Option<u64>,
+    /// The last [`WINDOW`] numbers; times are microseconds after `epoch`, modulo 2^32.
+    seen: Seen,
     /// The first number neither handed on nor given up.
     next: u64,
     /// Index 0 is number `next`.
@@ -171,9 +168,7 @@ impl Hold {
     pub fn new(epoch: Instant) -> Self {
         Self {
             epoch,
-            seen: Vec::new(),
-            first_at: Vec::new(),
-            highest: None,
+            seen: Seen::default(),
             next: 0,
             held: VecDeque::new(),
             held_count: 0,
@@ -189,7 +184,7 @@ impl Hold {
 
     /// Near which number the next is expected: the highest so far.
     pub fn expected(&self) -> u64 {
-        self.highest.unwrap_or(0)
+        self.seen.highest().unwrap_or(0)
     }
 
     /// What has been done so far.
@@ -232,18 +227,18 @@ impl Hold {
     /// known.
     pub fn forget_path(&mut self, path: PathId) {
         self.paths[usize::from(path.0)] = Arrivals::new();
-        let bit = 1 << path.0;
-        self.seen.iter_mut().filter(|seen| **seen & bit != 0).for_each(|seen| *seen = *seen & !bit | GONE);
+        self.seen.forget_path(path);
     }
 
     /// Whether number `number` arrived on `path`, as far as the window reaches.
     pub fn arrived_on(&self, path: PathId, number: u64) -> bool {
-        let within = self.highest.is_some_and(|highest| number <= highest && highest - number < WINDOW);
-        within && self.seen[slot(number)] & (1 << path.0) != 0
+        let highest = self.seen.highest();
+        let within = highest.is_some_and(|highest| number <= highest && highest - number < WINDOW);
+        within && self.seen.on(number) & (1 << path.0) != 0
     }
 
     fn any_arrived(&self, number: u64) -> bool {
-        self.expected() - number < WINDOW && self.seen[slot(number)] != 0
+        self.expected() - number < WINDOW && self.seen.on(number) != 0
     }
 
     /// The highest number that arrived on `path`.
@@ -258,7 +253,7 @@ impl Hold {
         if number > LAST_NUMBER {
             return Arrival::Now;
         }
-        let Some(highest) = self.highest else {
+        let Some(highest) = self.seen.highest() else {
             self.start_at(number, class);
             self.mark(path, number, now);
             return Arrival::Now;
@@ -272,21 +267,20 @@ impl Hold {
         }
         self.strays = 0;
         if number > highest {
-            self.advance_highest(number);
+            self.seen.advance(number);
             self.class = class;
         }
         let bit = 1 << path.0;
-        let seen = self.seen[slot(number)];
+        let seen = self.seen.on(number);
         if seen & bit != 0 {
             self.counters.replays += 1;
             return Arrival::Replay;
         }
         let copy = seen != 0;
         if copy {
-            let behind = self.micros(now).wrapping_sub(self.first_at[slot(number)]);
+            let behind = self.micros(now).wrapping_sub(self.seen.first_at(number));
             self.paths[usize::from(path.0)].lag.insert(Duration::from_micros(behind.into()), now);
-            self.seen[slot(number)] |= bit;
-            self.pass(path, number, now);
+            self.mark(path, number, now);
             self.counters.copies += 1;
             return Arrival::Copy;
         }
@@ -364,6 +358,16 @@ impl Hold {
         }
     }
 
+    /// Gives back what is needed only while datagrams come; what has not come so far is not waited for.
+    pub fn rest(&mut self) {
+        if self.held_count > 0 {
+            return;
+        }
+        self.seen.rest();
+        (self.held, self.spare) = (VecDeque::new(), Vec::new());
+        self.paths.iter_mut().for_each(|path| path.passed = VecDeque::new());
+    }
+
     /// Until when the front gap is waited for; `None` if it is to be given up now.
     fn waits_until(&mut self, fast_rtt: Duration, now: Instant) -> Option<Instant> {
         let (gap, class) = (self.next, self.class);
@@ -404,11 +408,7 @@ impl Hold {
     }
 
     fn start_at(&mut self, number: u64, class: HoldClass) {
-        self.seen.clear();
-        self.seen.resize(WINDOW as usize, 0);
-        self.first_at.clear();
-        self.first_at.resize(WINDOW as usize, 0);
-        self.highest = Some(number);
+        self.seen.start_at(number);
         self.next = number + 1;
         self.class = class;
         self.strays = 0;
@@ -430,17 +430,8 @@ impl Hold {
         Arrival::Now
     }
 
-    fn advance_highest(&mut self, number: u64) {
-        let highest = self.expected();
-        for skipped in highest + 1..=number {
-            self.seen[slot(skipped)] = 0;
-        }
-        self.highest = Some(number);
-    }
-
     fn mark(&mut self, path: PathId, number: u64, now: Instant) {
-        self.seen[slot(number)] |= 1 << path.0;
-        self.first_at[slot(number)] = self.micros(now);
+        self.seen.mark(path, number, self.micros(now));
         self.pass(path, number, now);
     }
 
@@ -471,10 +462,6 @@ impl Hold {
     fn micros(&self, now: Instant) -> u32 {
         now.saturating_duration_since(self.epoch).as_micros() as u32
     }
-}
-
-fn slot(number: u64) -> usize {
-    (number % WINDOW) as usize
 }
 
 #[cfg(test)]

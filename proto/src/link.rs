@@ -20,6 +20,7 @@ mod judge;
 mod orders;
 mod replay;
 mod rescue;
+mod rest;
 mod sent_log;
 mod signs;
 mod snapshot;
@@ -125,6 +126,8 @@ pub struct Link {
     counter: u64,
     replay: ReplayWindow,
     active_until: Option<Instant>,
+    /// What is needed only for traffic has been given back since.
+    rested: bool,
     wake: bool,
     unreported: u32,
     last_report: Option<Instant>,
@@ -273,6 +276,7 @@ impl Link {
             counter: 0,
             replay: ReplayWindow::default(),
             active_until: None,
+            rested: true,
             wake: false,
             unreported: 0,
             last_report: None,
@@ -418,6 +422,12 @@ impl Link {
         self.counters
     }
 
+    /// For how long nothing valid has come on any path; zero for a session that has none, which QUIC alone watches over.
+    pub fn silent_for(&self, now: Instant) -> Duration {
+        let newest = self.paths.iter().map(|path| path.heard_at).max();
+        newest.map_or(Duration::ZERO, |heard| now.saturating_duration_since(heard))
+    }
+
     /// Addresses that carry the session now.
     pub fn addresses(&self) -> impl Iterator<Item = PathAddress> {
         self.paths.iter().map(|path| path.address).chain(self.handshake.iter().map(|peer| peer.address))
@@ -456,6 +466,7 @@ impl Link {
             self.wake = true;
         }
         self.active_until = Some(now + ACTIVE_FOR);
+        self.rested = false;
     }
 
     fn is_active(&self, now: Instant) -> bool {

@@ -40,7 +40,8 @@ impl Link {
             ]
         });
         let report = (self.unreported > 0).then(|| self.last_report.map_or(now, |last| last + MOST_REPORT_INTERVAL));
-        paths.chain([report, self.rescue_at, self.watch.map(|watch| watch.look_at)]).flatten().min()
+        let look = self.watch.map(|watch| watch.look_at);
+        paths.chain([report, self.rescue_at, look, self.rest_at()]).flatten().min()
     }
 
     /// Does what is due: pings, probes, reports; ends silent paths.
@@ -70,6 +71,7 @@ impl Link {
             self.rescue(now);
         }
         self.rescue_on(now);
+        self.rest_if_due(now);
         let (is_client, lone) = (self.role == Role::Client, self.has_no_path());
         for index in 0..self.paths.len() {
             let id = self.paths[index].id;

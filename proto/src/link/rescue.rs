@@ -109,6 +109,13 @@ impl Kept {
         }
     }
 
+    /// Gives back what holds nothing; whether that is all.
+    pub(super) fn rest(&mut self) -> bool {
+        self.spare = Vec::new();
+        self.datagrams.shrink_to_fit();
+        self.datagrams.is_empty()
+    }
+
     fn recycle(&mut self, dropped: Option<(u64, Vec<u8>)>) {
         if let Some((_, mut buffer)) = dropped
             && self.spare.len() < MOST_SPARE

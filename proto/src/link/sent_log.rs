@@ -3,6 +3,7 @@
 //! One entry for each of the last [`LOG_LEN`] numbers: on which paths the datagram went, and on which it is known to have
 //! arrived or not. A number that falls out of the log unjudged on a path counts as lost there.
 
+use std::collections::VecDeque;
 use std::time::Instant;
 
 use crate::congestion::SendPhase;
@@ -56,7 +57,8 @@ impl Entry {
 /// The log of one direction.
 #[derive(Debug, Default)]
 pub(crate) struct SentLog {
-    entries: Vec<Entry>,
+    /// Oldest first; the newest is number `next - 1`.
+    entries: VecDeque<Entry>,
     /// The next number.
     next: u64,
     /// Datagrams judged on every path that carried them, and those of them of which no copy arrived.
@@ -86,31 +88,37 @@ impl SentLog {
             phase,
             primary: self.primary,
         };
-        let index = (self.next % LOG_LEN) as usize;
-        if index < self.entries.len() {
-            let old = &mut self.entries[index];
-            if old.judged != old.paths && !old.paths.is_empty() {
-                self.judged += 1;
-                self.lost += u64::from(old.arrived.is_empty());
-            }
-            *old = entry;
-        } else {
-            self.entries.push(entry);
+        if self.entries.len() as u64 == LOG_LEN {
+            self.settle_oldest();
         }
+        self.entries.push_back(entry);
         self.next += 1;
+    }
+
+    /// Forgets the oldest; what is not judged counts as lost.
+    fn settle_oldest(&mut self) {
+        if let Some(old) = self.entries.pop_front()
+            && old.judged != old.paths
+            && !old.paths.is_empty()
+        {
+            self.judged += 1;
+            self.lost += u64::from(old.arrived.is_empty());
+        }
+    }
+
+    /// Forgets everything and gives the memory back.
+    pub(crate) fn rest(&mut self) {
+        while !self.entries.is_empty() {
+            self.settle_oldest();
+        }
+        self.entries = VecDeque::new();
     }
 
     /// Takes back the newest datagrams down to `first`: they were not sent after all.
     pub(crate) fn take_back(&mut self, first: u64) {
         while self.next > first {
             self.next -= 1;
-            let index = (self.next % LOG_LEN) as usize;
-            if self.next < LOG_LEN {
-                self.entries.truncate(index);
-            } else {
-                // What the entry replaced is settled already: it must not be settled again.
-                self.entries[index].paths = PathSet::default();
-            }
+            self.entries.pop_back();
         }
     }
 
@@ -137,11 +145,17 @@ impl SentLog {
 
     /// The entry of a number that is still remembered.
     pub(crate) fn entry(&self, number: u64) -> Option<&Entry> {
-        (number < self.next && self.next - number <= LOG_LEN).then(|| &self.entries[(number % LOG_LEN) as usize])
+        self.entries.get(self.index(number)?)
     }
 
     fn entry_mut(&mut self, number: u64) -> Option<&mut Entry> {
-        (number < self.next && self.next - number <= LOG_LEN).then(|| &mut self.entries[(number % LOG_LEN) as usize])
+        let index = self.index(number)?;
+        self.entries.get_mut(index)
+    }
+
+    fn index(&self, number: u64) -> Option<usize> {
+        let oldest = self.next - self.entries.len() as u64;
+        number.checked_sub(oldest).map(|index| index as usize)
     }
 
     /// Settles whether `number` arrived on `path`; `None` if it was not sent there, or is settled or forgotten.
