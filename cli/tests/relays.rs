@@ -51,7 +51,8 @@ impl Station {
         let socket = std::net::UdpSocket::bind(LOCALHOST).unwrap();
         let address = socket.local_addr().unwrap();
         let public = vec![address.to_string().parse().unwrap()];
-        let config = Config { listen: vec![address], public, allow: Vec::new() };
+        let limits = Limits::default();
+        let config = Config { listen: vec![address], public, allow: Vec::new(), admin: None, limits };
         let directory = Directory::create(&files.path().join("relay"), &config).unwrap();
         let drain = CancellationToken::new();
         let serving = serve(&directory, socket, drain.clone());

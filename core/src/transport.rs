@@ -24,7 +24,7 @@ mod tls;
 pub use client::{Client, ConnectConfig, ConnectError, Connecting};
 pub use connection::{Connection, ConnectionClosed, ConnectionStats};
 pub use paths::{PathId, PathSpec};
-pub use relay::{BindError, RelayEndpoint, RelayEndpointConfig};
+pub use relay::{BindError, HandshakeCounts, RelayEndpoint, RelayEndpointConfig};
 pub use settings::{FIRST_STREAMS, STREAMS};
 pub use socket::{PathSocket, UdpPathSocket};
 pub use stream::{RecvStream, SendStream, Stream};

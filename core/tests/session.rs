@@ -9,6 +9,7 @@ use tandem_core::transport::{
     Client, ConnectConfig, ConnectError, Connection, PathSocket, PathSpec, RelayEndpoint, RelayEndpointConfig,
     UdpPathSocket, spki_pin,
 };
+use tandem_proto::admission::HandshakeRates;
 use tandem_proto::congestion::Algorithm;
 use tandem_proto::mode::{Mode, Sides};
 use tandem_proto::stats::PathState;
@@ -30,7 +31,8 @@ fn relay(listeners: usize) -> Relay {
     let addresses = sockets.iter().map(|socket| socket.local_addr().expect("bound")).collect();
     let cert_der = identity.cert.der().to_vec();
     let pin = spki_pin(&cert_der).expect("a certificate");
-    let config = RelayEndpointConfig { cert_der, key_pkcs8_der: identity.signing_key.serialize_der(), seed: None };
+    let (key_pkcs8_der, handshakes) = (identity.signing_key.serialize_der(), HandshakeRates::default());
+    let config = RelayEndpointConfig { cert_der, key_pkcs8_der, handshakes, seed: None };
     Relay { endpoint: Arc::new(RelayEndpoint::bind(config, sockets).expect("an endpoint")), addresses, pin }
 }
 

@@ -7,6 +7,7 @@
 //! Times are [`std::time::Instant`] and [`std::time::Duration`]; lengths are bytes of UDP payload unless a name says
 //! otherwise; rates are bytes per second inside and megabits per second in the snapshots that people read.
 
+pub mod admission;
 pub mod congestion;
 pub mod events;
 #[cfg(feature = "fuzzing")]

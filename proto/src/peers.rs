@@ -3,12 +3,18 @@
 //! A datagram is known by the address it came from; a control datagram by the session it names, whatever its address;
 //! and before a session is established, a QUIC long-header packet by its destination connection ID, so that copies of a
 //! handshake that come over several networks meet in one session. Everything else is a stranger and begins a new entry.
-//! Strangers cost little and are bounded: beyond [`MOST_STRANGERS`] the oldest is forgotten.
+//! Strangers cost little and are bounded: beyond [`MOST_STRANGERS`] the oldest is forgotten, until the relay takes up its
+//! handshake ([`Peers::claim`]), so that a flood of strangers ends no handshake under way.
+//!
+//! A stranger that was forgotten, as everyone who got a Retry is, gets the same number when it comes again: the number
+//! follows from the connection ID that it chose for itself, which stays the same over a handshake and on all its networks.
+//! QUIC's tokens are bound to that number in place of an address.
 
 #[cfg(any(test, feature = "fuzzing"))]
 mod check;
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::keys::SessionId;
 use crate::path::PathAddress;
@@ -33,6 +39,8 @@ type ConnectionId = [u8; LONGEST_CID + 1];
 /// The table of one relay endpoint.
 #[derive(Debug, Default)]
 pub struct Peers {
+    /// Nobody else knows it, so nobody else can tell which number a stranger gets.
+    seed: u64,
     addresses: HashMap<PathAddress, PeerId>,
     sessions: HashMap<SessionId, PeerId>,
     connection_ids: HashMap<ConnectionId, PeerId>,
@@ -66,6 +74,11 @@ pub enum Route {
 }
 
 impl Peers {
+    /// An empty table.
+    pub fn new(seed: u64) -> Self {
+        Self { seed, ..Self::default() }
+    }
+
     /// The peer that owns an address.
     pub fn at(&self, from: PathAddress) -> Option<PeerId> {
         self.addresses.get(&from).copied()
@@ -95,8 +108,7 @@ impl Peers {
         if !header::is_quic(payload) && !header::is_framed(payload) {
             return Route::Nowhere;
         }
-        let peer = PeerId(self.next);
-        self.next += 1;
+        let peer = self.number(from, ids.as_ref().map(|(_, source)| source));
         self.peers.insert(peer, Peer::default());
         self.strangers.push_back(peer);
         if !owned {
@@ -110,6 +122,29 @@ impl Peers {
             self.remove(oldest);
         }
         Route::New { peer, forgotten }
+    }
+
+    /// The number of a stranger at `from`, which calls itself `source`.
+    fn number(&mut self, from: PathAddress, source: Option<&ConnectionId>) -> PeerId {
+        let mut hasher = DefaultHasher::new();
+        self.seed.hash(&mut hasher);
+        match source.filter(|source| source[0] >= SHORTEST_CID) {
+            Some(source) => source.hash(&mut hasher),
+            None => from.hash(&mut hasher),
+        }
+        let mut number = hasher.finish();
+        // Somebody who calls itself like another, or sends more than belongs together, gets any other.
+        while self.peers.contains_key(&PeerId(number)) {
+            self.next += 1;
+            self.next.hash(&mut hasher);
+            number = hasher.finish();
+        }
+        PeerId(number)
+    }
+
+    /// The relay takes up the peer's handshake: it is not forgotten for other strangers, but stays until [`Self::remove`].
+    pub fn claim(&mut self, peer: PeerId) {
+        self.strangers.retain(|stranger| *stranger != peer);
     }
 
     /// The relay answers a peer that is not established: the connection ID it chose for itself names the peer as well.
@@ -318,6 +353,35 @@ mod tests {
         assert_eq!(peers.at(address(1)), Some(session));
         assert_eq!(peers.peers.len(), MOST_STRANGERS + 1);
         assert_eq!(peers.addresses.len(), MOST_STRANGERS + 1);
+    }
+
+    #[test]
+    fn a_flood_of_strangers_ends_no_handshake_under_way() {
+        let mut peers = Peers::default();
+        let peer = new_peer(peers.route(address(1), &initial(1, 2)));
+        peers.claim(peer);
+        for port in 2..4_000 {
+            peers.route(address(port), &initial((port % 251) as u8, (port % 241) as u8));
+        }
+        assert_eq!(peers.route(address(1), &initial(1, 2)), Route::Known(peer));
+        peers.remove(peer);
+        assert!(peers.peers.len() <= MOST_STRANGERS);
+    }
+
+    #[test]
+    fn who_comes_again_after_a_retry_is_the_same_on_every_network_and_nobody_else_is() {
+        let mut peers = Peers::new(7);
+        let first = new_peer(peers.route(address(1), &initial(1, 2)));
+        peers.remove(first);
+        // With the connection ID that the Retry gave it, and over another network first.
+        let again = new_peer(peers.route(address(9), &initial(5, 2)));
+        assert_eq!(again, first);
+        peers.claim(again);
+        let impostor = new_peer(peers.route(address(3), &initial(6, 2)));
+        assert_ne!(impostor, again);
+        peers.remove(again);
+        assert_ne!(new_peer(peers.route(address(1), &initial(1, 3))), first);
+        assert_ne!(new_peer(Peers::new(8).route(address(1), &initial(1, 2))), first, "nobody can tell the number");
     }
 
     /// PATH-3, in the table.

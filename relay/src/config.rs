@@ -7,10 +7,14 @@ use serde::{Deserialize, Serialize};
 use tandem_proto::pairing::MAX_RELAYS;
 use tandem_proto::wire::flow::Target;
 
+use crate::limits::{LimitError, Limits};
+
 /// The version of the file that this program reads and writes.
 const VERSION: u32 = 1;
 /// Where a relay listens when nothing else is said.
 pub const DEFAULT_LISTEN: &str = "[::]:4433";
+/// Where it may tell metrics and health.
+pub const DEFAULT_ADMIN: &str = "127.0.0.1:9433";
 
 /// The relay's settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +25,10 @@ pub struct Config {
     pub public: Vec<Target>,
     /// Networks that clients may reach although they are not global.
     pub allow: Vec<IpNet>,
+    /// Where metrics and health are told, a loopback address; `None` for nowhere.
+    pub admin: Option<SocketAddr>,
+    /// How much the relay takes on.
+    pub limits: Limits,
 }
 
 /// The file as it is written.
@@ -32,6 +40,9 @@ struct File {
     public: Vec<String>,
     #[serde(default)]
     allow: Vec<IpNet>,
+    admin: Option<SocketAddr>,
+    #[serde(default)]
+    limits: Limits,
 }
 
 /// Why a text is no configuration.
@@ -52,6 +63,14 @@ pub enum ConfigError {
     /// No public address, or too many for a link.
     #[error("public holds {0} addresses; 1 to {MAX_RELAYS} are allowed")]
     PublicCount(usize),
+    /// Metrics and health would be told to everyone.
+    #[error(
+        "admin is {0}; it must be a loopback address, such as {DEFAULT_ADMIN:?}: whoever asks there needs no password"
+    )]
+    Admin(SocketAddr),
+    /// A limit is out of its range.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
 }
 
 impl Config {
@@ -65,7 +84,8 @@ impl Config {
             return Err(ConfigError::Version(file.version));
         }
         let public = file.public.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
-        let config = Config { listen: file.listen, public, allow: file.allow };
+        let File { listen, allow, admin, limits, .. } = file;
+        let config = Config { listen, public, allow, admin, limits };
         config.check()?;
         Ok(config)
     }
@@ -81,7 +101,10 @@ impl Config {
         if !(1..=MAX_RELAYS).contains(&self.public.len()) {
             return Err(ConfigError::PublicCount(self.public.len()));
         }
-        Ok(())
+        if let Some(admin) = self.admin.filter(|admin| !admin.ip().is_loopback()) {
+            return Err(ConfigError::Admin(admin));
+        }
+        Ok(self.limits.check()?)
     }
 
     /// The file's text, with a line of explanation for each key.
@@ -90,6 +113,11 @@ impl Config {
         let listen = list(self.listen.iter().map(SocketAddr::to_string).collect());
         let public = list(self.public.iter().map(Target::to_string).collect());
         let allow = list(self.allow.iter().map(IpNet::to_string).collect());
+        let admin = match self.admin {
+            Some(admin) => format!("admin = \"{admin}\""),
+            None => format!("# admin = {DEFAULT_ADMIN:?}"),
+        };
+        let limits = self.limits_text();
         format!(
             "# Settings of a Tandem relay.\n\
              version = {VERSION}\n\
@@ -98,9 +126,29 @@ impl Config {
              # Addresses under which clients reach this relay; they go into pairing links.\n\
              public = [{public}]\n\
              # Networks that clients may reach although they are private or this machine's own, such as \"10.1.0.0/16\".\n\
-             allow = [{allow}]\n"
+             allow = [{allow}]\n\
+             # Loopback address where metrics (/metrics) and health (/healthz, /readyz) are told over HTTP.\n\
+             {admin}\n\
+             \n\
+             # How much the relay takes on; docs/RELAY.md explains each.\n\
+             [limits]\n\
+             {limits}"
         )
     }
+
+    /// A line for each limit; those that are the default stand in comments, so that they follow it.
+    fn limits_text(&self) -> String {
+        let (own, default) = (lines(self.limits), lines(Limits::default()));
+        let line = |(own, default): (&String, &String)| match own == default {
+            true => format!("# {own}\n"),
+            false => format!("{own}\n"),
+        };
+        own.iter().zip(&default).map(line).collect()
+    }
+}
+
+fn lines(limits: Limits) -> Vec<String> {
+    toml::to_string(&limits).expect("numbers are TOML").lines().map(str::to_owned).collect()
 }
 
 #[cfg(test)]
@@ -112,13 +160,15 @@ mod tests {
             listen: vec!["[::]:4433".parse().unwrap(), "192.0.2.1:443".parse().unwrap()],
             public: vec!["relay.example.org:4433".parse().unwrap(), "[2001:db8::1]:4433".parse().unwrap()],
             allow: vec!["10.1.0.0/16".parse().unwrap()],
+            admin: Some("127.0.0.1:9433".parse().unwrap()),
+            limits: Limits { sessions_per_device: 3, ..Limits::default() },
         }
     }
 
     #[test]
     fn a_configuration_reads_back() {
         assert_eq!(Config::parse(&config().to_text()), Ok(config()));
-        let no_exceptions = Config { allow: Vec::new(), ..config() };
+        let no_exceptions = Config { allow: Vec::new(), admin: None, limits: Limits::default(), ..config() };
         assert_eq!(Config::parse(&no_exceptions.to_text()), Ok(no_exceptions));
     }
 
@@ -137,6 +187,13 @@ mod tests {
         assert!(
             error("relay.example.org:4433\", \"[2001:db8::1]:4433", "relay.example.org").contains("public address")
         );
+        assert!(
+            error("127.0.0.1:9433", "0.0.0.0:9433").contains("admin is 0.0.0.0:9433; it must be a loopback address")
+        );
+        let error_of = error("sessions_per_device = 3", "sessions_per_device = 0");
+        assert!(error_of.contains("limits.sessions_per_device is 0; 1 to 100000"), "{error_of}");
+        let unknown = error("sessions_per_device = 3", "session_per_device = 3");
+        assert!(unknown.contains("session_per_device") && unknown.contains("sessions_per_device"), "{unknown}");
         assert!(error("10.1.0.0/16", "10.1.0.0/99").contains("10.1.0.0/99"));
     }
 }

@@ -10,7 +10,7 @@
 //! | `tokens.jsonl` | the tokens issued, a line each, without the tokens themselves; one that was renewed has a line for each time |
 //! | `revoked.txt` | ids of those taken back |
 //!
-//! Files are readable by their owner alone, and nothing is ever overwritten: lists grow by appending.
+//! Files are readable by their owner alone, who is the directory's, and nothing is ever overwritten: lists grow by appending.
 
 mod keys;
 
@@ -358,6 +358,7 @@ impl Directory {
         let path = self.file(name);
         let write = || {
             let mut file = open_private(&path)?;
+            give_to_owner(&self.path, &file)?;
             // One write: lines of two commands at the same time do not mix.
             file.write_all(text.as_bytes())?;
             file.sync_all()
@@ -381,6 +382,22 @@ fn create_directory(path: &Path) -> io::Result<()> {
 fn open_private(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+}
+
+/// A file that the administrator makes in the directory of the user that the relay runs as is that user's.
+#[cfg(unix)]
+fn give_to_owner(directory: &Path, file: &File) -> io::Result<()> {
+    use std::os::unix::fs::{MetadataExt, fchown};
+    let (directory, own) = (fs::metadata(directory)?, file.metadata()?);
+    if directory.uid() != own.uid() && own.uid() == 0 {
+        fchown(file, Some(directory.uid()), Some(directory.gid()))?;
+    }
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn give_to_owner(_: &Path, _: &File) -> io::Result<()> {
+    Ok(())
 }
 
 #[cfg(not(unix))]

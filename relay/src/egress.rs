@@ -16,6 +16,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use socket2::{SockRef, TcpKeepalive};
 use tandem_core::pump::TcpLike;
 use tandem_proto::wire::flow::{Host, OpenError, Target};
 use tokio::net::TcpStream;
@@ -26,6 +27,10 @@ use crate::rules::AccessRules;
 
 /// How long a client waits for a connection at most, name resolution included.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A target that says nothing is asked whether it is still there after this long, and then this often; Linux gives up after nine times.
+const KEEPALIVE: Duration = Duration::from_secs(300);
+const KEEPALIVE_AGAIN: Duration = Duration::from_secs(30);
 
 /// Opens connections to targets.
 pub trait Egress: Send + Sync + 'static {
@@ -65,6 +70,9 @@ impl TcpEgress {
             let stream = TcpStream::connect(address).await?;
             // The pump writes whole chunks; waiting for more would only add delay.
             stream.set_nodelay(true)?;
+            // A target that vanished without a word must not hold its flow for ever.
+            SockRef::from(&stream)
+                .set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE_AGAIN))?;
             Ok(stream)
         };
         match &target.host {

@@ -2,16 +2,21 @@
 //!
 //! [`serve::Relay`] accepts connections from the transport, a session for each; a session admits its client by token
 //! ([`tokens`]) and opens flows through an [`egress::Egress`], which resolves names and obeys the access rules ([`rules`]).
-//! Everything on disk is in one [`directory::Directory`].
+//! Everything on disk is in one [`directory::Directory`]. [`limits`] bound what clients may cost; [`admin`] tells tools how it is.
 //!
 //! The `tandem-relay` program adds the command line, sockets and signals; the demo and tests use this library in-process.
 
+pub mod admin;
 pub mod config;
 pub mod directory;
 pub mod egress;
 pub mod identity;
 pub mod invitation;
+pub mod limits;
 pub mod manual;
+mod memory;
+mod metrics;
+mod places;
 pub mod rules;
 pub mod serve;
 mod session;

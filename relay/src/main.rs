@@ -3,6 +3,7 @@
 mod listen;
 mod stop;
 
+use std::future::pending;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,10 +14,11 @@ use std::time::Duration;
 use anyhow::Context;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use ipnet::IpNet;
 use tandem_core::print::{print, say};
 use tandem_proto::wire::flow::Target;
+use tandem_relay::admin;
 use tandem_relay::config::{Config, DEFAULT_LISTEN};
 use tandem_relay::directory::{Directory, TokenState};
 use tandem_relay::egress::{OwnAddresses, TcpEgress};
@@ -27,6 +29,7 @@ use tandem_relay::serve::{Limits, Relay, RelayConfig};
 use tandem_relay::tokens::{Claims, watch_revoked};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 /// The relay of Tandem: bicasting clients reach the internet through it.
@@ -50,6 +53,9 @@ enum Command {
         /// times.
         #[arg(long, value_name = "HOST:PORT", required = true)]
         public: Vec<Target>,
+        /// Loopback address where to tell metrics and health over HTTP, such as 127.0.0.1:9433; nowhere if left out.
+        #[arg(long, value_name = "ADDRESS:PORT", value_parser = socket_address)]
+        admin: Option<SocketAddr>,
     },
     /// Run the relay. Prints a line beginning "ready" once it listens. SIGTERM or SIGINT lets open flows finish for up to 10
     /// seconds; a second one ends at once.
@@ -60,6 +66,9 @@ enum Command {
         /// given several times, in addition to those in relay.toml.
         #[arg(long, value_name = "CIDR", value_parser = network)]
         allow: Vec<IpNet>,
+        /// How log lines look: text for people, json for programs. What is logged is up to TANDEM_LOG (info).
+        #[arg(long, value_enum, default_value_t = LogFormat::Text, env = "TANDEM_LOG_FORMAT")]
+        log_format: LogFormat,
     },
     /// Hand out, show and take back access tokens.
     #[command(subcommand)]
@@ -130,6 +139,12 @@ enum TokenCommand {
     },
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
 #[derive(Args)]
 struct Dir {
     /// The relay's directory.
@@ -149,10 +164,9 @@ fn network(text: &str) -> Result<IpNet, String> {
 const FIRST_TOKEN: (&str, u32) = ("first", 90);
 
 fn main() -> ExitCode {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("TANDEM_LOG").unwrap_or_else(|_| "info".into());
-    let colours = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
-    match run(Cli::parse().command) {
+    let command = Cli::parse().command;
+    start_log(if let Command::Serve { log_format, .. } = &command { *log_format } else { LogFormat::Text });
+    match run(command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -161,14 +175,24 @@ fn main() -> ExitCode {
     }
 }
 
+fn start_log(format: LogFormat) {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("TANDEM_LOG").unwrap_or_else(|_| "info".into());
+    let colours = std::io::stderr().is_terminal();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr);
+    match format {
+        LogFormat::Text => log.init(),
+        LogFormat::Json => log.json().init(),
+    }
+}
+
 fn run(command: Command) -> anyhow::Result<()> {
     match command {
-        Command::Init { dir, listen, public } => {
-            let config = Config { listen, public, allow: Vec::new() };
+        Command::Init { dir, listen, public, admin } => {
+            let config = Config { listen, public, allow: Vec::new(), admin, limits: Limits::default() };
             let directory = Directory::create(&dir.dir, &config)?;
             issue(&directory, FIRST_TOKEN.0, FIRST_TOKEN.1)
         }
-        Command::Serve { dir, allow } => serve(&Directory::open(&dir.dir)?, allow),
+        Command::Serve { dir, allow, .. } => serve(&Directory::open(&dir.dir)?, allow),
         Command::Key(command) => key(command),
         Command::Token(TokenCommand::Issue { dir, name, days }) => issue(&Directory::open(&dir.dir)?, &name, days),
         Command::Token(TokenCommand::List { dir, json }) => list(&Directory::open(&dir.dir)?, json),
@@ -271,20 +295,37 @@ fn serve(directory: &Directory, allow: Vec<IpNet>) -> anyhow::Result<()> {
             renewer: directory.renewer()?.map(Arc::new),
             revoked: watch_revoked(directory.revoked_path())
                 .with_context(|| directory.revoked_path().display().to_string())?,
-            limits: Limits::default(),
+            limits: config.limits,
             seed: None,
         };
         let sockets = listen::bind(&config.listen)?;
         let addresses = sockets.iter().map(|socket| socket.local_addr()).collect::<Result<Vec<_>, _>>()?;
         let relay = Relay::bind(relay_config, sockets, egress)?;
+        relay.bound_process_memory();
+        let admin = match config.admin {
+            Some(address) => Some(
+                TcpListener::bind(address).await.with_context(|| format!("admin cannot listen on TCP {address}"))?,
+            ),
+            None => None,
+        };
 
-        let drain = CancellationToken::new();
+        let (drain, monitor) = (CancellationToken::new(), relay.monitor());
         let serving = relay.serve(drain.clone());
         say(&format!("ready {}", addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(" ")));
+        let telling = async {
+            match admin {
+                Some(listener) => {
+                    say(&format!("admin {}", listener.local_addr()?));
+                    admin::serve(listener, monitor, drain.clone()).await
+                }
+                None => pending().await,
+            }
+        };
         tokio::select! {
             () = serving => {}
             () = own.keep_fresh(&config.public) => {}
-            signal = stop::stopped_twice(drain) => signal?,
+            told = telling => told.context("telling metrics and health")?,
+            signal = stop::stopped_twice(drain.clone()) => signal?,
         }
         anyhow::Ok(())
     })?;

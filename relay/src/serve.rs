@@ -3,12 +3,12 @@
 //! Every session is a task of [`Relay::serve`], which returns when all of them are done. The demo and tests run a relay in their own
 //! process through this module; the `tandem-relay` program is a thin layer of files and signals around it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tandem_core::transport::{BindError, PathSocket, RelayEndpoint, RelayEndpointConfig, STREAMS};
+use tandem_core::transport::{BindError, PathSocket, RelayEndpoint, RelayEndpointConfig};
 use tandem_proto::wire::flow::{CloseCode, RefusedReason};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -16,30 +16,17 @@ use tokio_util::sync::CancellationToken;
 use crate::directory::Pin;
 use crate::egress::Egress;
 use crate::identity::Identity;
-use crate::session;
+pub use crate::limits::Limits;
+use crate::memory::Memory;
+use crate::metrics::Metrics;
+use crate::places::Places;
+use crate::session::{self, Live};
 use crate::tokens::{Renewer, Revoked, Verifier};
 
 /// Connections beyond the sessions allowed that may be saying Hello at the same time; each lives 5 s at most.
 const MAX_NEWCOMERS: usize = 1024;
 /// How long the last packets may take to leave.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
-
-/// How much a relay takes on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Sessions at the same time; more are refused as "full".
-    pub sessions: u32,
-    /// Flows open in one session at the same time; more are answered [`tandem_proto::wire::flow::OpenError::Limit`].
-    pub flows_per_session: u32,
-    /// How long open flows may go on once the relay is told to stop.
-    pub drain: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Limits { sessions: 1000, flows_per_session: STREAMS, drain: Duration::from_secs(10) }
-    }
-}
 
 /// What a relay needs to know.
 pub struct RelayConfig {
@@ -66,13 +53,15 @@ pub(crate) struct Shared<E> {
     pub(crate) renewer: Option<Arc<Renewer>>,
     pub(crate) revoked: watch::Receiver<Arc<Revoked>>,
     pub(crate) limits: Limits,
-    pub(crate) places: Arc<Semaphore>,
+    pub(crate) places: Arc<Places<Arc<Live>>>,
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) egress: E,
 }
 
 /// A relay that is bound to its sockets.
 pub struct Relay<E> {
-    endpoint: RelayEndpoint,
+    endpoint: Arc<RelayEndpoint>,
     shared: Arc<Shared<E>>,
 }
 
@@ -84,34 +73,56 @@ impl<E: Egress> Relay<E> {
     pub fn bind(config: RelayConfig, sockets: Vec<Arc<dyn PathSocket>>, egress: E) -> Result<Self, BindError> {
         let RelayConfig { identity, next_pin, verifier, renewer, revoked, limits, seed } = config;
         let cert_der = identity.certificate_der().to_vec();
-        let endpoint = RelayEndpointConfig { cert_der, key_pkcs8_der: identity.key_der(), seed };
-        let endpoint = RelayEndpoint::bind(endpoint, sockets)?;
-        let places = Arc::new(Semaphore::new(limits.sessions as usize));
-        Ok(Self { endpoint, shared: Arc::new(Shared { next_pin, verifier, renewer, revoked, limits, places, egress }) })
+        let handshakes = limits.handshakes();
+        let endpoint = RelayEndpointConfig { cert_der, key_pkcs8_der: identity.key_der(), handshakes, seed };
+        let endpoint = Arc::new(RelayEndpoint::bind(endpoint, sockets)?);
+        let places = Places::new(limits.sessions, limits.sessions_per_device);
+        let memory = Arc::new(Memory::new(limits.memory_bytes()));
+        let metrics = Arc::new(Metrics::new(limits.sessions));
+        let shared = Shared { next_pin, verifier, renewer, revoked, limits, places, memory, metrics, egress };
+        Ok(Self { endpoint, shared: Arc::new(shared) })
     }
 
-    /// Serves clients until `drain` is cancelled and every session is done, which takes [`Limits::drain`] and a few seconds
-    /// at most.
+    /// Holds the memory of this process to the limit: for a program that is nothing but this relay.
+    pub fn bound_process_memory(&self) {
+        self.shared.memory.count_process();
+    }
+
+    /// What tells of the relay while it serves.
+    pub fn monitor(&self) -> Monitor {
+        let Shared { places, memory, metrics, .. } = &*self.shared;
+        Monitor {
+            endpoint: Arc::downgrade(&self.endpoint),
+            places: Arc::clone(places),
+            memory: Arc::clone(memory),
+            metrics: Arc::clone(metrics),
+        }
+    }
+
+    /// Serves clients until `drain` is cancelled and every session is done, which takes [`Limits::drain_seconds`] and a few
+    /// more at most.
     ///
     /// # Cancel safety
     /// Dropping the future ends every session at once.
     pub async fn serve(self, drain: CancellationToken) {
         let mut sessions = JoinSet::new();
-        loop {
-            if drain.is_cancelled() && sessions.is_empty() {
-                break;
-            }
+        let mut draining = false;
+        while !(draining && sessions.is_empty()) {
             tokio::select! {
                 biased;
-                () = drain.cancelled(), if !drain.is_cancelled() => {
+                () = drain.cancelled(), if !draining => {
+                    draining = true;
                     tracing::info!(sessions = sessions.len(), "draining");
+                    self.shared.metrics.set_draining(true);
+                    self.endpoint.refuse_newcomers();
                 }
                 Some(_) = sessions.join_next() => {}
                 connection = self.endpoint.accept() => {
                     let Some(connection) = connection else { break };
-                    if drain.is_cancelled() {
+                    if draining {
                         connection.close(CloseCode::GoingAway.code(), "the relay is stopping");
                     } else if sessions.len() >= self.shared.limits.sessions as usize + MAX_NEWCOMERS {
+                        self.shared.metrics.client_refused(Some(RefusedReason::Full));
                         connection.close(CloseCode::Refused(RefusedReason::Full).code(), "too many connections");
                     } else {
                         sessions.spawn(session::run(connection, Arc::clone(&self.shared), drain.clone()));
@@ -123,5 +134,26 @@ impl<E: Egress> Relay<E> {
         if timeout(CLOSE_TIMEOUT, self.endpoint.wait_idle()).await.is_err() {
             tracing::debug!("some connections did not confirm their end");
         }
+    }
+}
+
+/// Tells of a relay at work; see `docs/RELAY.md`.
+#[derive(Clone)]
+pub struct Monitor {
+    endpoint: Weak<RelayEndpoint>,
+    places: Arc<Places<Arc<Live>>>,
+    memory: Arc<Memory>,
+    metrics: Arc<Metrics>,
+}
+
+impl Monitor {
+    /// All metrics, in Prometheus' text format.
+    pub fn metrics(&self) -> String {
+        if let Some(endpoint) = self.endpoint.upgrade() {
+            self.metrics.set_handshakes(endpoint.handshakes());
+        }
+        self.places.for_each(|session| session.tell(&self.metrics));
+        self.metrics.set_heap(self.memory.in_use());
+        self.metrics.to_text()
     }
 }

@@ -7,6 +7,7 @@
 mod admission;
 mod control;
 mod flow;
+mod live;
 mod token;
 
 use std::future::pending;
@@ -26,8 +27,11 @@ use self::admission::admit;
 use self::control::{Control, ControlError};
 use self::token::Token;
 use crate::egress::Egress;
+use crate::metrics::SessionEnd;
 use crate::serve::Shared;
 use crate::tokens::Revoked;
+
+pub(crate) use self::live::Live;
 
 /// How long a notice may wait for a client that does not read.
 const NOTICE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -47,12 +51,18 @@ pub(crate) async fn run<E: Egress>(connection: Connection, relay: Arc<Shared<E>>
         relay,
         flows: JoinSet::new(),
         allowed: FIRST_STREAMS,
+        live: Arc::clone(&admitted.live),
     };
     async {
+        let metrics = Arc::clone(&session.relay.metrics);
+        session.connection.admit(session.relay.limits.session_bytes());
+        metrics.session_opened();
         tracing::info!(congestion = %admitted.congestion, client = admitted.client, "session opened");
         tracing::debug!(remotes = ?session.connection.remote_addresses(), "client's addresses");
-        let end = session.serve(drain).await;
-        tracing::info!(end, "session closed");
+        let (end, text) = session.serve(drain).await;
+        admitted.live.tell(&metrics);
+        metrics.session_closed(end);
+        tracing::info!(end = text, "session closed");
     }
     .instrument(span)
     .await;
@@ -69,23 +79,24 @@ struct Session<E> {
     flows: JoinSet<()>,
     /// Streams that the client may have open now.
     allowed: u32,
+    live: Arc<Live>,
 }
 
 impl<E: Egress> Session<E> {
     /// Runs until the session is over; says why.
-    async fn serve(mut self, drain: CancellationToken) -> &'static str {
+    async fn serve(mut self, drain: CancellationToken) -> (SessionEnd, &'static str) {
         let mut drain_end: Option<Instant> = None;
         loop {
             if drain_end.is_some() && self.flows.is_empty() {
-                return self.close(CloseCode::GoingAway, "the relay stopped");
+                return self.close(SessionEnd::Stopped, CloseCode::GoingAway, "the relay stopped");
             }
             tokio::select! {
                 biased;
                 () = revoked(&mut self.revoked, &self.token_id) => {
-                    return self.close(CloseCode::Refused(RefusedReason::Revoked), "the token was revoked");
+                    return self.close(SessionEnd::Revoked, CloseCode::Refused(RefusedReason::Revoked), "the token was revoked");
                 }
                 () = self.token.expired() => {
-                    return self.close(CloseCode::Refused(RefusedReason::Expired), "the token expired");
+                    return self.close(SessionEnd::Expired, CloseCode::Refused(RefusedReason::Expired), "the token expired");
                 }
                 update = self.token.update() => {
                     // A client that does not read it gets it again in its next session.
@@ -94,28 +105,28 @@ impl<E: Egress> Session<E> {
                 message = self.control.read() => match message {
                     // Nothing that a client says after its Hello concerns this version.
                     Ok(Some(ControlMessage::Unknown { frame_type })) => tracing::debug!(frame_type, "unknown frame skipped"),
-                    Ok(Some(_)) => return self.close(CloseCode::Protocol, "unexpected message on the control stream"),
-                    Ok(None) => return self.close(CloseCode::Done, "the client ended the session"),
-                    Err(ControlError::End(FlowEnd::Lost)) => return "the connection ended",
+                    Ok(Some(_)) => return self.close(SessionEnd::Protocol, CloseCode::Protocol, "unexpected message on the control stream"),
+                    Ok(None) => return self.close(SessionEnd::Client, CloseCode::Done, "the client ended the session"),
+                    Err(ControlError::End(FlowEnd::Lost)) => return self.lost(),
                     Err(error) => {
                         tracing::debug!(%error, "control stream broke");
-                        return self.close(CloseCode::Protocol, "the control stream broke");
+                        return self.close(SessionEnd::Protocol, CloseCode::Protocol, "the control stream broke");
                     }
                 },
                 () = drain.cancelled(), if drain_end.is_none() => {
-                    drain_end = Some(Instant::now() + self.relay.limits.drain);
+                    drain_end = Some(Instant::now() + self.relay.limits.drain());
                     let text = "the relay is stopping".to_owned();
                     let notice = ControlMessage::GoingAway(GoingAway { text });
                     // A client that does not read it learns from the connection's end.
                     let _ = timeout(NOTICE_TIMEOUT, self.control.write(&notice)).await;
                 }
-                () = at(drain_end) => return self.close(CloseCode::GoingAway, "the relay stopped"),
+                () = at(drain_end) => return self.close(SessionEnd::Stopped, CloseCode::GoingAway, "the relay stopped"),
                 Some(_) = self.flows.join_next() => {}
                 stream = self.connection.accept_stream() => match stream {
                     Ok(stream) => self.start_flow(stream, drain_end.is_some()),
                     Err(closed) => {
                         tracing::debug!(code = closed.code, reason = closed.reason, "connection ended");
-                        return "the connection ended";
+                        return self.lost();
                     }
                 },
             }
@@ -125,7 +136,7 @@ impl<E: Egress> Session<E> {
     fn start_flow(&mut self, stream: Stream, draining: bool) {
         let refusal = if draining {
             Some(OpenError::Internal)
-        } else if self.flows.len() >= self.relay.limits.flows_per_session as usize {
+        } else if self.flows.len() >= self.relay.limits.flows_per_session as usize || !self.relay.memory.has_room() {
             Some(OpenError::Limit)
         } else {
             None
@@ -145,9 +156,16 @@ impl<E: Egress> Session<E> {
         }
     }
 
-    fn close(&self, code: CloseCode, reason: &'static str) -> &'static str {
+    fn close(&self, end: SessionEnd, code: CloseCode, reason: &'static str) -> (SessionEnd, &'static str) {
         self.connection.close(code.code(), reason);
-        reason
+        (end, reason)
+    }
+
+    fn lost(&self) -> (SessionEnd, &'static str) {
+        if self.live.gave_way() {
+            return (SessionEnd::Replaced, "another session of its device took its place");
+        }
+        (SessionEnd::Lost, "the connection ended")
     }
 }
 

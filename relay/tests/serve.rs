@@ -8,20 +8,23 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use assert_cmd::cargo::CommandCargoExt as _;
 use bed::{PATIENCE, accept, closed, connect, hello, open, origin, say_hello};
 use tandem_core::dial::FlowSend as _;
+use tandem_core::transport::ConnectError;
 use tandem_proto::pairing::PairingLink;
 use tandem_proto::wire::flow::{CloseCode, ControlMessage, OpenError, RefusedReason};
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
 /// The program, serving; killed when dropped.
 struct Serving {
     child: Child,
+    output: BufReader<ChildStdout>,
     address: SocketAddr,
 }
 
@@ -30,10 +33,18 @@ impl Serving {
         let mut command = Command::cargo_bin("tandem-relay").unwrap();
         command.arg("serve").arg("--dir").arg(dir).args(arguments).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        output.read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("ready ").expect("the first line says ready").parse().unwrap();
-        Serving { child, address }
+        Serving { child, output, address }
+    }
+
+    /// Where it tells metrics and health.
+    fn admin(&mut self) -> SocketAddr {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line.trim().strip_prefix("admin ").expect("the second line says admin").parse().unwrap()
     }
 
     fn signal(&self) {
@@ -67,7 +78,13 @@ fn run(arguments: &[&str], dir: &Path) -> String {
 }
 
 fn init(dir: &Path) -> PairingLink {
-    let printed = run(&["init", "--listen", "127.0.0.1:0", "--public", "127.0.0.1:4433"], dir);
+    init_with(dir, &[])
+}
+
+fn init_with(dir: &Path, arguments: &[&str]) -> PairingLink {
+    let mut all = vec!["init", "--listen", "127.0.0.1:0", "--public", "127.0.0.1:4433"];
+    all.extend_from_slice(arguments);
+    let printed = run(&all, dir);
     printed.lines().find(|line| line.starts_with("tandem://")).unwrap().parse().unwrap()
 }
 
@@ -157,6 +174,77 @@ async fn the_relay_listens_on_its_configured_port_and_on_nothing_else() {
     let listening = bound_sockets(serving.child.id());
     let expected = format!("udp {}", serving.address.port());
     assert_eq!(listening, BTreeSet::from([expected]));
+}
+
+/// Status and body of a request.
+async fn get(admin: SocketAddr, path: &str) -> (u16, String) {
+    let request = async {
+        let mut tcp = TcpStream::connect(admin).await.unwrap();
+        let text = format!("GET {path} HTTP/1.1\r\nHost: relay\r\nConnection: close\r\n\r\n");
+        tcp.write_all(text.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        tcp.read_to_string(&mut answer).await.unwrap();
+        answer
+    };
+    let answer = timeout(PATIENCE, request).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+/// SEC-4 (the relay's half)
+#[tokio::test]
+async fn metrics_and_health_are_told_where_they_are_configured_and_tell_when_the_relay_stops() {
+    let dir = tempfile::tempdir().unwrap();
+    let link = init_with(dir.path(), &["--admin", "127.0.0.1:0"]);
+    let mut serving = Serving::start(dir.path(), &["--allow", "127.0.0.0/8"]);
+    let admin = serving.admin();
+    let expected = [format!("udp {}", serving.address.port()), format!("tcp {}", admin.port())];
+    assert_eq!(bound_sockets(serving.child.id()), BTreeSet::from(expected));
+    assert_eq!(get(admin, "/healthz").await.0, 200);
+    assert_eq!(get(admin, "/readyz").await.0, 200);
+    assert_eq!(get(admin, "/").await.0, 404);
+
+    let connection = connect(serving.address, link.pins[0]).await;
+    let (mut control, _) = say_hello(&connection, hello(link.token)).await;
+    let (listener, address) = origin().await;
+    let (_stream, _) = open(&connection, &address).await;
+    let _tcp = accept(&listener).await;
+    let (status, metrics) = get(admin, "/metrics").await;
+    assert_eq!(status, 200);
+    for line in ["tandem_relay_sessions 1", "tandem_relay_flows_opened_total{outcome=\"connected\"} 1"] {
+        assert!(metrics.contains(&format!("\n{line}\n")), "{line} in\n{metrics}");
+    }
+    assert!(metrics.contains("\nprocess_resident_memory_bytes "), "{metrics}");
+
+    serving.signal();
+    assert!(matches!(bed::read(&mut control).await, ControlMessage::GoingAway(_)));
+    assert_eq!(get(admin, "/readyz").await.0, 503);
+    assert_eq!(get(admin, "/healthz").await.0, 200);
+    serving.signal();
+    assert!(serving.exit().await.success());
+}
+
+#[tokio::test]
+async fn a_relay_that_stops_refuses_newcomers_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let link = init(dir.path());
+    let serving = Serving::start(dir.path(), &["--allow", "127.0.0.0/8"]);
+    let connection = connect(serving.address, link.pins[0]).await;
+    let (mut control, _) = say_hello(&connection, hello(link.token)).await;
+    let (_listener, address) = origin().await;
+    let (_stream, _) = open(&connection, &address).await;
+    serving.signal();
+    assert!(matches!(bed::read(&mut control).await, ControlMessage::GoingAway(_)));
+    // The session may hear of it a moment before the door is shut.
+    let refused = async {
+        loop {
+            if let Err(refused) = bed::try_connect(serving.address, link.pins[0]).await {
+                break refused;
+            }
+        }
+    };
+    let refused = timeout(PATIENCE, refused).await.expect("newcomers are refused");
+    assert!(matches!(refused, ConnectError::Handshake(_)), "an answer, rather than silence: {refused:?}");
 }
 
 /// PATH-11

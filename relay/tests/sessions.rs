@@ -75,7 +75,11 @@ async fn private_targets_are_refused_without_a_packet() {
     let (connection, _control) = bed.session().await;
     let (listener, address) = origin().await;
     let port = address.rsplit(':').next().unwrap();
-    for host in ["127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "169.254.169.254", "10.0.0.1", "[fd00::1]"] {
+    let hosts = "127.0.0.1 127.77.0.1 0.0.0.0 localhost LOCALHOST. a.localhost [::1] [::] [::ffff:127.0.0.1] \
+                 [::ffff:169.254.169.254] [64:ff9b::7f00:1] [64:ff9b::a9fe:a9fe] [2002:7f00:1::] [2001::7f00:1] 169.254.169.254 \
+                 168.63.129.16 10.0.0.1 172.16.0.1 192.168.0.1 100.64.0.1 192.0.0.192 224.0.0.1 255.255.255.255 [fd00::1] \
+                 [fd00:ec2::254] [fe80::1] [ff02::1]";
+    for host in hosts.split_whitespace() {
         let (_, answer) = open(&connection, &format!("{host}:{port}")).await;
         assert_eq!(answer, Err(OpenError::Forbidden), "{host}");
     }
@@ -272,6 +276,63 @@ async fn a_full_relay_says_so() {
     );
 }
 
+#[tokio::test]
+async fn a_device_gets_so_many_sessions_and_takes_nobody_elses() {
+    let bed = Bed::start(LOOPBACK, Limits { sessions_per_device: 2, ..Limits::default() });
+    let token = bed.token().0;
+    let say = async |token: Secret| {
+        let connection = bed.connect().await;
+        let (control, answer) = say_hello(&connection, hello(token)).await;
+        (connection, control, answer)
+    };
+    let (first, _first_control, _) = say(token.clone()).await;
+    let (_second, _control, answer) = say(token.clone()).await;
+    assert!(matches!(answer, ControlMessage::Welcome(_)), "{answer:?}");
+    let (_, _, answer) = say(token.clone()).await;
+    let ControlMessage::Refused(refused) = answer else { panic!("{answer:?}") };
+    assert_eq!(refused.reason, RefusedReason::Full);
+    assert!(refused.text.contains("this token has as many sessions as it may"), "{}", refused.text);
+    let (_other, _control, answer) = say(bed.token().0).await;
+    assert!(matches!(answer, ControlMessage::Welcome(_)), "{answer:?}");
+    assert_eq!(bed.metric("tandem_relay_sessions"), 3.0);
+
+    first.close(0, "done");
+    let again = async { while !matches!(say(token.clone()).await.2, ControlMessage::Welcome(_)) {} };
+    timeout(PATIENCE, again).await.expect("the ended session makes room");
+}
+
+/// SEC-2
+#[tokio::test]
+async fn before_its_hello_a_client_can_make_the_relay_keep_next_to_nothing() {
+    let bed = Bed::start(LOOPBACK, Limits::default());
+    let connection = bed.connect().await;
+    let _control = connection.open_stream().await.unwrap();
+    let mut stream = connection.open_stream().await.unwrap();
+    let mut sent = 0;
+    let block = [7; 1024];
+    while timeout(Duration::from_millis(500), stream.send.write_all(&block)).await.is_ok_and(|sent| sent.is_ok()) {
+        sent += block.len();
+    }
+    assert!(sent <= 64 << 10, "{sent} bytes");
+    assert_eq!(closed(&connection).await, Some(CloseCode::NoHello));
+    assert_eq!(bed.metric("tandem_relay_clients_refused_total{reason=\"no_hello\"}"), 1.0);
+}
+
+/// FLOWS-2 (the relay's half): QUIC's limit grows with what is used.
+#[tokio::test]
+async fn as_many_flows_as_are_allowed_open_at_once() {
+    let bed = Bed::start(LOOPBACK, Limits { flows_per_session: 100, ..Limits::default() });
+    let (connection, _control) = bed.session().await;
+    let (_listener, address) = origin().await;
+    let mut open_flows = Vec::new();
+    for _ in 0..100 {
+        let (stream, answer) = open(&connection, &address).await;
+        assert_eq!(answer, Ok(()));
+        open_flows.push(stream);
+    }
+    assert_eq!(bed.metric("tandem_relay_flows"), 100.0);
+}
+
 /// TCP-3 (a stop drains finished flows)
 #[tokio::test]
 async fn a_draining_relay_finishes_what_is_open_and_takes_nothing_new() {
@@ -303,8 +364,7 @@ async fn a_draining_relay_finishes_what_is_open_and_takes_nothing_new() {
 
 #[tokio::test]
 async fn a_drain_ends_in_time_whatever_is_open() {
-    let drain = Duration::from_millis(300);
-    let bed = Bed::start(LOOPBACK, Limits { drain, ..Limits::default() });
+    let bed = Bed::start(LOOPBACK, Limits { drain_seconds: 1, ..Limits::default() });
     let (connection, _control) = bed.session().await;
     let (_listener, address) = origin().await;
     let (_stream, answer) = open(&connection, &address).await;

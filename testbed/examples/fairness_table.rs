@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use tandem_core::transport::{Client, ConnectConfig, PathSocket, PathSpec, RelayEndpoint, RelayEndpointConfig};
 use tandem_netem::{Bitrate, LinkConfig};
+use tandem_proto::admission::HandshakeRates;
 use tandem_proto::congestion::Algorithm;
 use tandem_proto::mode::{Mode, Sides};
 use tandem_testbed::{Amount, Identity, PathLinks, RELAY, VirtualNetwork, download, serve, virtual_time};
@@ -43,8 +44,9 @@ async fn share(clients: u8, mbit: u32, time: Duration, congestion: Algorithm, mo
     let network = VirtualNetwork::new();
     let relay_address = SocketAddr::from(RELAY);
     let identity = Identity::from_seed([7; 32]);
-    let config =
-        RelayEndpointConfig { cert_der: identity.certificate, key_pkcs8_der: identity.key, seed: Some([8; 32]) };
+    let (cert_der, key_pkcs8_der) = (identity.certificate, identity.key);
+    let handshakes = HandshakeRates::default();
+    let config = RelayEndpointConfig { cert_der, key_pkcs8_der, handshakes, seed: Some([8; 32]) };
     let socket = network.socket(relay_address) as Arc<dyn PathSocket>;
     let endpoint = RelayEndpoint::bind(config, vec![socket]).unwrap();
     tokio::spawn(async move {

@@ -7,7 +7,7 @@
 
 use bytes::Bytes;
 use tandem_core::dial::{FlowEnd, FlowSend as _};
-use tandem_core::transport::{Connection, SendStream, Stream};
+use tandem_core::transport::{Connection, STREAMS, SendStream, Stream};
 use tokio::task::JoinSet;
 use tokio::time::{Duration, interval};
 
@@ -16,6 +16,9 @@ pub(crate) const PING_BYTES: usize = 64;
 
 /// Bytes that a bulk answer hands to the transport at a time.
 const CHUNK: usize = 64 * 1024;
+
+/// Bytes that the other end may have on their way: more than it can use.
+const MOST_ON_ITS_WAY: u64 = 256 << 20;
 
 const REQUEST_BYTES: usize = 9;
 const BULK: u8 = 1;
@@ -64,8 +67,11 @@ impl Request {
     }
 }
 
-/// Answers on every stream that the other end opens, until the connection ends.
+/// Answers on every stream that the other end opens, until the connection ends. The other end may use as much as a session
+/// can, as with a relay that has seen its token.
 pub async fn serve(connection: Connection) {
+    connection.admit(MOST_ON_ITS_WAY);
+    connection.allow_streams(STREAMS);
     let mut answers = JoinSet::new();
     while let Ok(stream) = connection.accept_stream().await {
         answers.spawn(answer(stream));

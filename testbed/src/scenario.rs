@@ -14,6 +14,7 @@ use tandem_core::transport::{
     Client, ConnectConfig, ConnectError, Connection, PathSocket, PathSpec, RelayEndpoint, RelayEndpointConfig, SpkiPin,
 };
 use tandem_netem::{Bitrate, Jitter, LinkConfig, Loss};
+use tandem_proto::admission::HandshakeRates;
 use tandem_proto::congestion::Algorithm;
 use tandem_proto::mode::Mode;
 use tokio::task::JoinHandle;
@@ -163,6 +164,7 @@ impl Scenario {
             RelayEndpointConfig {
                 cert_der: identity.certificate,
                 key_pkcs8_der: identity.key,
+                handshakes: HandshakeRates::default(),
                 seed: Some(chance.random()),
             },
             vec![relay_socket.clone() as Arc<dyn PathSocket>],

@@ -13,6 +13,7 @@ use tandem_core::platform::System;
 use tandem_core::transport::{
     Client, ConnectConfig, Connection, PathSocket, PathSpec, RelayEndpoint, RelayEndpointConfig, Stream, UdpPathSocket,
 };
+use tandem_proto::admission::HandshakeRates;
 use tandem_proto::congestion::Algorithm;
 use tandem_proto::mode::Mode;
 use tandem_proto::pairing::{PairingLink, Secret};
@@ -77,7 +78,8 @@ fn other_relay() -> OtherRelay {
     let address = socket.local_addr().unwrap();
     let identity = Identity::from_seed([7; 32]);
     let link = link(address, identity.pin, Secret::new("v4.public.token".to_owned()));
-    let config = RelayEndpointConfig { cert_der: identity.certificate, key_pkcs8_der: identity.key, seed: None };
+    let (cert_der, key_pkcs8_der) = (identity.certificate, identity.key);
+    let config = RelayEndpointConfig { cert_der, key_pkcs8_der, handshakes: HandshakeRates::default(), seed: None };
     OtherRelay { endpoint: RelayEndpoint::bind(config, vec![socket]).unwrap(), link }
 }
 

@@ -13,6 +13,7 @@ use quinn::udp::{RecvMeta, Transmit};
 use tandem_core::transport::socket::Writable;
 use tandem_core::transport::{Client, ConnectConfig, PathSocket, PathSpec, RelayEndpoint, RelayEndpointConfig};
 use tandem_netem::{Direction, LinkConfig};
+use tandem_proto::admission::HandshakeRates;
 use tandem_proto::congestion::Algorithm;
 use tandem_proto::mode::Mode;
 use tandem_testbed::{Identity, VirtualNetwork, VirtualSocket, virtual_time};
@@ -80,7 +81,9 @@ fn link() -> LinkConfig {
 fn relay(network: &VirtualNetwork, identity: &Identity) -> RelayEndpoint {
     let socket = network.wildcard_socket("0.0.0.0:4433".parse().unwrap(), &relay_addresses());
     let (cert_der, key_pkcs8_der) = (identity.certificate.clone(), identity.key.clone());
-    RelayEndpoint::bind(RelayEndpointConfig { cert_der, key_pkcs8_der, seed: Some([1; 32]) }, vec![socket]).unwrap()
+    let handshakes = HandshakeRates::default();
+    RelayEndpoint::bind(RelayEndpointConfig { cert_der, key_pkcs8_der, handshakes, seed: Some([1; 32]) }, vec![socket])
+        .unwrap()
 }
 
 fn config(identity: &Identity, seed: u8) -> ConnectConfig {

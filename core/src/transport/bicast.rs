@@ -71,7 +71,7 @@ impl BicastSocket {
             role,
             sockets: RwLock::new(sockets.into_iter().map(Some).collect()),
             sessions: RwLock::default(),
-            peers: Mutex::default(),
+            peers: Mutex::new(Peers::new(seed)),
             receive: Mutex::new(Receive::new()),
             seeds: AtomicU64::new(seed),
             batch: Mutex::new((None, MOST_SEGMENTS)),
@@ -88,16 +88,27 @@ impl BicastSocket {
     ) -> Arc<Session> {
         let seed = self.seeds.fetch_add(1, Relaxed);
         let link = Link::new(LinkConfig { role: self.role, mode, seed }, now);
-        let session = Session::new(number, link, congestion, now);
+        let session = Session::new(number, seed, link, congestion, now);
         self.sessions.write().insert(number, Arc::clone(&session));
         session
     }
 
     /// Ends a session: nothing arrives for it, and its clock stops.
     pub(super) fn remove_session(&self, session: &Session) {
-        self.peers.lock().remove(PeerId(session.number));
-        self.sessions.write().remove(&session.number);
+        if self.has(session) {
+            self.sessions.write().remove(&session.number);
+            self.peers.lock().remove(PeerId(session.number));
+        }
         session.changed.notify_one();
+    }
+
+    /// Takes up a stranger's handshake: no other stranger takes its place.
+    pub(super) fn claim(&self, session: &Session) -> bool {
+        let claimed = session.claim();
+        if claimed {
+            self.peers.lock().claim(PeerId(session.number));
+        }
+        claimed
     }
 
     /// The session that QUIC knows under `address`.
@@ -107,7 +118,8 @@ impl BicastSocket {
 
     /// Whether the session still lives.
     pub(super) fn has(&self, session: &Session) -> bool {
-        self.sessions.read().contains_key(&session.number)
+        // A stranger that was forgotten may have come again under the same number.
+        self.sessions.read().get(&session.number).is_some_and(|known| std::ptr::eq(&**known, session))
     }
 
     /// The relay's handshake with this session is done.

@@ -20,6 +20,7 @@ use super::bicast::BicastSocket;
 use super::congestion::{HoldRule, Metrics};
 use super::paths::{PathId, PathSpec, PathTable};
 use super::session::Session;
+use super::settings::SEND_WINDOW;
 use super::stream::Stream;
 use super::tls::{self, SpkiPin};
 
@@ -197,6 +198,23 @@ impl Connection {
     /// Changes what is made of the far side's hold, for comparisons on the testbed.
     pub fn set_hold_rule(&self, rule: HoldRule) {
         self.0.session.congestion.set_hold_rule(rule);
+    }
+
+    /// Lets an admitted client have as much on its way as a session may, on the relay: towards it as usual, from it `most` bytes.
+    pub fn admit(&self, most: u64) {
+        self.0.quic.set_send_window(SEND_WINDOW);
+        self.0.quic.set_receive_window(VarInt::from_u64(most).unwrap_or(VarInt::MAX));
+    }
+
+    /// Bytes of streams sent and received so far.
+    pub fn stream_bytes(&self) -> (u64, u64) {
+        (self.0.session.flow_bytes_sent.load(Relaxed), self.0.session.flow_bytes_received.load(Relaxed))
+    }
+
+    /// For how long nothing has come from the other end.
+    pub fn silent_for(&self) -> Duration {
+        let now = tokio::time::Instant::now().into_std();
+        self.0.session.link.lock().silent_for(now)
     }
 
     /// Adds a network; `None` if the session has the most paths already.

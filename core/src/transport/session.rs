@@ -36,6 +36,8 @@ pub(super) fn session_number(address: SocketAddr) -> Option<u64> {
 pub(super) struct Session {
     /// Its number, see [`session_address`].
     pub(super) number: u64,
+    /// Seeds its decisions.
+    pub(super) seed: u64,
     /// Its paths.
     pub(super) link: Mutex<Link>,
     /// Its congestion control.
@@ -57,9 +59,10 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(number: u64, link: Link, congestion: CongestionHandle, now: Instant) -> Arc<Self> {
+    pub(super) fn new(number: u64, seed: u64, link: Link, congestion: CongestionHandle, now: Instant) -> Arc<Self> {
         Arc::new(Self {
             number,
+            seed,
             link: Mutex::new(link),
             congestion,
             changed: Notify::new(),
@@ -77,6 +80,11 @@ impl Session {
     /// Takes the session for a handshake; `false` if another has it.
     pub(super) fn claim(&self) -> bool {
         !self.claimed.swap(true, Relaxed)
+    }
+
+    /// Whether a handshake has it.
+    pub(super) fn is_claimed(&self) -> bool {
+        self.claimed.load(Relaxed)
     }
 
     /// Notes that QUIC sent something.

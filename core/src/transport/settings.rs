@@ -24,8 +24,11 @@ const FLOW_WINDOW: u32 = 4 << 20;
 /// memory.
 const SESSION_WINDOW: u32 = 64 * FLOW_WINDOW;
 
+/// What a client may have on its way before a relay knows who it is: more than the first flights of any sender.
+const FIRST_WINDOW: u32 = 64 << 10;
+
 /// What a sender may have on its way: four times a bandwidth-delay product of 300 Mbit/s and 100 ms.
-const SEND_WINDOW: u64 = 16 << 20;
+pub(super) const SEND_WINDOW: u64 = 16 << 20;
 
 /// A session outlives an outage of this length.
 const IDLE_TIMEOUT_MS: u32 = 60_000;
@@ -63,15 +66,18 @@ pub(super) fn transport(role: Role, congestion: &CongestionHandle, seed: u64) ->
     // Each path's own probes tell what passes, and larger datagrams are not sent: until they are through, quinn's probes
     // fail, and random loss can look like a black hole to it. So its search begins again soon, in few steps.
     mtu.upper_bound(LARGEST_DATAGRAM).minimum_change(100).interval(MTU_SEARCH).black_hole_cooldown(MTU_SEARCH);
-    // Streams are opened by clients alone.
-    let streams = if role == Role::Relay { FIRST_STREAMS } else { 0 };
     let mut config = TransportConfig::default();
+    // Streams are opened by clients alone. A relay's sessions begin small: nobody knows yet who they are.
+    let (streams, receive_window, send_window) = match role {
+        Role::Client => (0, SESSION_WINDOW, SEND_WINDOW),
+        Role::Relay => (FIRST_STREAMS, FIRST_WINDOW, FIRST_WINDOW.into()),
+    };
     config
         .max_concurrent_bidi_streams(streams.into())
         .max_concurrent_uni_streams(0u8.into())
         .stream_receive_window(FLOW_WINDOW.into())
-        .receive_window(SESSION_WINDOW.into())
-        .send_window(SEND_WINDOW)
+        .receive_window(receive_window.into())
+        .send_window(send_window)
         .max_idle_timeout(Some(IdleTimeout::from(VarInt::from_u32(IDLE_TIMEOUT_MS))))
         .initial_rtt(Duration::from_millis(100))
         .mtu_discovery_config(Some(mtu))

@@ -119,6 +119,8 @@ mod tests {
             listen: vec!["127.0.0.1:0".parse().unwrap()],
             public: vec!["127.0.0.1:4433".parse().unwrap()],
             allow: Vec::new(),
+            admin: None,
+            limits: crate::limits::Limits::default(),
         };
         Directory::create(&path.join("relay"), &config).unwrap()
     }

@@ -7,11 +7,13 @@ use tandem_core::transport::Connection;
 use tandem_proto::congestion::Algorithm;
 use tandem_proto::wire::flow::{CloseCode, ControlMessage, Hello, Refused, RefusedReason, VersionRange, Welcome};
 use time::OffsetDateTime;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::control::Control;
+use super::live::Live;
 use crate::directory::Pin;
+use crate::places::Place;
 use crate::serve::Shared;
 use crate::tokens::Claims;
 
@@ -30,8 +32,9 @@ pub(super) struct Admitted {
     pub(super) next_pin: watch::Receiver<Option<Pin>>,
     pub(super) congestion: Algorithm,
     pub(super) client: String,
+    pub(super) live: Arc<Live>,
     /// Its place among the relay's sessions.
-    pub(super) place: OwnedSemaphorePermit,
+    pub(super) place: Place<Arc<Live>>,
 }
 
 /// Listens to the client's Hello and answers it. `None` when the client is not to be served; the connection is closed then.
@@ -51,19 +54,21 @@ pub(super) async fn admit<E>(connection: &Connection, relay: &Shared<E>) -> Opti
         }
     };
     let Ok(Some((mut control, message))) = timeout(HELLO_TIMEOUT, hello).await else {
+        relay.metrics.client_refused(None);
         connection.close(CloseCode::NoHello.code(), "no acceptable Hello came");
         return None;
     };
     let verdict = match message {
-        ControlMessage::Hello(hello) => judge(hello, relay),
+        ControlMessage::Hello(hello) => judge(hello, connection, relay),
         ControlMessage::ForeignHello(theirs) => Err(version_refusal(theirs)),
         _ => {
+            relay.metrics.client_refused(None);
             connection.close(CloseCode::Protocol.code(), "the control stream must begin with a Hello");
             return None;
         }
     };
     match verdict {
-        Ok((hello, claims, version, place)) => {
+        Ok((hello, claims, version, live, place)) => {
             let congestion = hello.congestion.unwrap_or_default();
             connection.set_congestion(congestion);
             let mut next_pin = relay.next_pin.clone();
@@ -77,7 +82,9 @@ pub(super) async fn admit<E>(connection: &Connection, relay: &Shared<E>) -> Opti
                 relay: RELAY_VERSION.to_owned(),
             });
             match timeout(LINGER, control.write(&welcome)).await {
-                Ok(Ok(())) => Some(Admitted { control, claims, next_pin, congestion, client: hello.client, place }),
+                Ok(Ok(())) => {
+                    Some(Admitted { control, claims, next_pin, congestion, client: hello.client, live, place })
+                }
                 _ => {
                     connection.close(CloseCode::NoHello.code(), "the client does not read");
                     None
@@ -85,6 +92,7 @@ pub(super) async fn admit<E>(connection: &Connection, relay: &Shared<E>) -> Opti
             }
         }
         Err((reason, text)) => {
+            relay.metrics.client_refused(Some(reason));
             tracing::info!(?reason, "client refused");
             tracing::debug!(text, remotes = ?connection.remote_addresses(), "why, and whence it came");
             let relay_time = u64::try_from(OffsetDateTime::now_utc().unix_timestamp()).unwrap_or(0);
@@ -100,7 +108,9 @@ pub(super) async fn admit<E>(connection: &Connection, relay: &Shared<E>) -> Opti
 
 type Refusal = (RefusedReason, String);
 
-fn judge<E>(hello: Hello, relay: &Shared<E>) -> Result<(Hello, Claims, u16, OwnedSemaphorePermit), Refusal> {
+type Welcomed = (Hello, Claims, u16, Arc<Live>, Place<Arc<Live>>);
+
+fn judge<E>(hello: Hello, connection: &Connection, relay: &Shared<E>) -> Result<Welcomed, Refusal> {
     let version = hello.versions.common(VersionRange::OURS).ok_or_else(|| version_refusal(hello.versions))?;
     let claims = relay
         .verifier
@@ -109,10 +119,15 @@ fn judge<E>(hello: Hello, relay: &Shared<E>) -> Result<(Hello, Claims, u16, Owne
     if relay.revoked.borrow().contains(&claims.id) {
         return Err((RefusedReason::Revoked, "the token was revoked".to_owned()));
     }
-    let place = Arc::clone(&relay.places)
-        .try_acquire_owned()
-        .map_err(|_| (RefusedReason::Full, "the relay serves as many sessions as it may".to_owned()))?;
-    Ok((hello, claims, version, place))
+    if !relay.memory.has_room() {
+        return Err((RefusedReason::Full, "the relay uses as much memory as it may".to_owned()));
+    }
+    let live = Arc::new(Live::new(connection.clone()));
+    let place = relay
+        .places
+        .take(&claims.id, Arc::clone(&live))
+        .map_err(|no_place| (RefusedReason::Full, no_place.to_string()))?;
+    Ok((hello, claims, version, live, place))
 }
 
 fn version_refusal(theirs: VersionRange) -> Refusal {

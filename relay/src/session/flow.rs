@@ -4,11 +4,12 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
+use prometheus::IntGauge;
 use tandem_core::dial::{FlowRecv, FlowSend};
 use tandem_core::pump::pump;
 use tandem_core::transport::{RecvStream, Stream};
 use tandem_proto::wire::flow::{OpenError, REQUEST_HEAD, Target, decode_request, encode_answer, request_length};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::egress::Egress;
 use crate::serve::Shared;
@@ -19,6 +20,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Serves a flow until both of its directions are done.
 pub(super) async fn serve<E: Egress>(stream: Stream, relay: Arc<Shared<E>>) {
     let Stream { mut send, mut recv } = stream;
+    let _open = OpenFlow::new(&relay.metrics.flows);
+    let asked = Instant::now();
     let opened = {
         let open = async {
             let target = timeout(REQUEST_TIMEOUT, read_request(&mut recv)).await.unwrap_or(Err(OpenError::TimedOut))?;
@@ -32,6 +35,7 @@ pub(super) async fn serve<E: Egress>(stream: Stream, relay: Arc<Shared<E>>) {
             _ = poll_fn(|cx| send.poll_stopped(cx)) => return,
         }
     };
+    relay.metrics.flow_answered(opened.as_ref().map(drop).map_err(|error| *error), asked.elapsed());
     match opened {
         Ok(connection) => {
             // A stream that breaks here breaks the pump as well, which then resets the connection.
@@ -41,6 +45,22 @@ pub(super) async fn serve<E: Egress>(stream: Stream, relay: Arc<Shared<E>>) {
             }
         }
         Err(error) => refuse(Stream { send, recv }, error).await,
+    }
+}
+
+/// Counts a flow for as long as it is there.
+struct OpenFlow(IntGauge);
+
+impl OpenFlow {
+    fn new(open: &IntGauge) -> Self {
+        open.inc();
+        Self(open.clone())
+    }
+}
+
+impl Drop for OpenFlow {
+    fn drop(&mut self) {
+        self.0.dec();
     }
 }
 

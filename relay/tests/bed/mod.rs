@@ -7,7 +7,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tandem_core::transport::{Client, ConnectConfig, Connection, PathSocket, PathSpec, Stream, UdpPathSocket};
+use tandem_core::transport::{
+    Client, ConnectConfig, ConnectError, Connection, PathSocket, PathSpec, Stream, UdpPathSocket,
+};
 use tandem_proto::congestion::Algorithm;
 use tandem_proto::mode::Mode;
 use tandem_proto::pairing::Secret;
@@ -18,7 +20,7 @@ use tandem_proto::wire::flow::{
 use tandem_relay::egress::{OwnAddresses, TcpEgress};
 use tandem_relay::identity::Identity;
 use tandem_relay::rules::AccessRules;
-use tandem_relay::serve::{Limits, Relay, RelayConfig};
+use tandem_relay::serve::{Limits, Monitor, Relay, RelayConfig};
 use tandem_relay::tokens::{Authority, Renewer, Revoked, Verifier};
 use time::OffsetDateTime;
 use tokio::net::{TcpListener, TcpStream};
@@ -38,6 +40,7 @@ pub(crate) struct Bed {
     pub(crate) revoked: watch::Sender<Arc<Revoked>>,
     pub(crate) next_pin: watch::Sender<Option<[u8; 32]>>,
     pub(crate) drain: CancellationToken,
+    pub(crate) monitor: Monitor,
     pub(crate) serving: JoinHandle<()>,
 }
 
@@ -74,9 +77,16 @@ impl Bed {
         };
         let rules = AccessRules::new(allow.iter().map(|net| net.parse().unwrap()).collect());
         let relay = Relay::bind(config, vec![socket], TcpEgress::new(rules, OwnAddresses::default())).unwrap();
-        let drain = CancellationToken::new();
+        let (drain, monitor) = (CancellationToken::new(), relay.monitor());
         let serving = tokio::spawn(relay.serve(drain.clone()));
-        Bed { address, pin, authority, revoked, next_pin, drain, serving }
+        Bed { address, pin, authority, revoked, next_pin, drain, monitor, serving }
+    }
+
+    /// What the relay tells of the series that begins so.
+    pub(crate) fn metric(&self, series: &str) -> f64 {
+        let text = self.monitor.metrics();
+        let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        value.unwrap_or_else(|| panic!("{series} in\n{text}")).parse().unwrap()
     }
 
     /// A token that is good for an hour, and its id.
@@ -105,9 +115,13 @@ fn udp_socket() -> Arc<dyn PathSocket> {
 }
 
 pub(crate) async fn connect(address: SocketAddr, pin: [u8; 32]) -> Connection {
+    try_connect(address, pin).await.unwrap()
+}
+
+pub(crate) async fn try_connect(address: SocketAddr, pin: [u8; 32]) -> Result<Connection, ConnectError> {
     let config = ConnectConfig { pins: vec![pin], congestion: Algorithm::Cubic, mode: Mode::Single, seed: None };
     let path = PathSpec { interface: "lo".to_owned(), socket: udp_socket(), remote: address };
-    timeout(PATIENCE, Client::connect(config, vec![path])).await.unwrap().unwrap()
+    timeout(PATIENCE, Client::connect(config, vec![path])).await.unwrap()
 }
 
 pub(crate) fn hello(token: Secret) -> Hello {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tandem_proto::pairing::Secret;
 use tandem_relay::config::Config;
+use tandem_relay::limits::Limits;
 use tandem_relay::tokens::{Authority, Revoked, Verifier};
 use time::OffsetDateTime;
 
@@ -26,6 +27,8 @@ pub(super) fn settings_seeds() -> Vec<Vec<u8>> {
         listen: vec!["[::]:4433".parse().expect("an address"), "192.0.2.1:443".parse().expect("an address")],
         public: vec!["relay.example.org:4433".parse().expect("a target")],
         allow: vec!["10.1.0.0/16".parse().expect("a network"), "fd00::/8".parse().expect("a network")],
+        admin: Some("[::1]:9433".parse().expect("an address")),
+        limits: Limits { sessions: 7, ..Limits::default() },
     };
     vec![config.to_text().into_bytes(), b"version = 1\nlisten = []\npublic = [\"a:1\"]\n".to_vec()]
 }
