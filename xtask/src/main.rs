@@ -40,7 +40,7 @@ enum Task {
     /// Drive other people's programs through the proxy, as far as installed: curl, git, pip, apt, ssh, Chromium.
     #[command(disable_help_flag = true)]
     Clients(clients::ClientsArguments),
-    /// Measure processor time per gigabyte on loopback, beside a plain QUIC proxy.
+    /// Measure processor time per gigabyte on loopback, beside a plain QUIC proxy; with `memory`, the programs' memory.
     #[command(disable_help_flag = true)]
     Bench(bench::BenchArguments),
     /// Let libFuzzer look for inputs that break a parser or state machine.
