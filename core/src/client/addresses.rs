@@ -27,8 +27,8 @@ const LONGEST: u64 = 256 * 1024;
 #[derive(Debug)]
 pub(super) struct Addresses {
     path: Option<PathBuf>,
-    known: Mutex<BTreeMap<String, Vec<IpAddr>>>,
-    /// One file is written at a time, the newest last.
+    known: Arc<Mutex<BTreeMap<String, Vec<IpAddr>>>>,
+    /// One file is written at a time, with what is known when its turn has come: the last has everything.
     writing: Arc<Mutex<()>>,
 }
 
@@ -42,7 +42,7 @@ impl Addresses {
     /// Those of the file, if it can be read; without one they live as long as this process.
     pub(super) fn load(path: Option<PathBuf>) -> Self {
         let known = path.as_deref().map(read).unwrap_or_default();
-        Self { path, known: Mutex::new(known), writing: Arc::default() }
+        Self { path, known: Arc::new(Mutex::new(known)), writing: Arc::default() }
     }
 
     /// Where a name was reached, the last place first.
@@ -52,7 +52,7 @@ impl Addresses {
 
     /// A name was reached there. To be called within a runtime.
     pub(super) fn reached(&self, name: &str, address: IpAddr) {
-        let names = {
+        {
             let mut known = self.known.lock();
             if known.len() >= MOST_NAMES && !known.contains_key(name) {
                 return;
@@ -64,11 +64,12 @@ impl Addresses {
             of_name.retain(|other| *other != address);
             of_name.insert(0, address);
             of_name.truncate(MOST_ADDRESSES);
-            known.clone()
-        };
-        let (Some(path), writing) = (self.path.clone(), Arc::clone(&self.writing)) else { return };
+        }
+        let Some(path) = self.path.clone() else { return };
+        let (known, writing) = (Arc::clone(&self.known), Arc::clone(&self.writing));
         tokio::task::spawn_blocking(move || {
             let _one = writing.lock();
+            let names = known.lock().clone();
             if let Err(error) = write(&path, names) {
                 tracing::debug!(%error, "the relays' addresses are not kept");
             }

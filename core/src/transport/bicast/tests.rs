@@ -110,8 +110,8 @@ impl Inbox {
     }
 }
 
-fn send(socket: &BicastSocket, contents: &[u8], segment_size: Option<usize>) {
-    let transmit = Transmit { destination: session_address(0), ecn: None, contents, segment_size, src_ip: None };
+fn send(socket: &BicastSocket, session: u64, contents: &[u8], segment_size: Option<usize>) {
+    let transmit = Transmit { destination: session_address(session), ecn: None, contents, segment_size, src_ip: None };
     socket.try_send(&transmit).unwrap();
 }
 
@@ -131,9 +131,9 @@ async fn datagrams_of_a_bicast_session_are_sent_and_received_without_allocating(
     let mut inbox = Inbox { buffers: vec![vec![0; 16 * 1_472]; 4] };
 
     // The handshake's first datagram makes the relay's session; then both have keys, and the paths join.
-    send(&client, &[0xc0; 1_200], None);
+    send(&client, at_client.number, &[0xc0; 1_200], None);
     inbox.receive(&relay);
-    let at_relay = relay.session_at(session_address(0)).expect("a stranger is a session");
+    let at_relay = relay.sessions.read().values().next().cloned().expect("a stranger is a session");
     at_relay.link.lock().set_keys(&[9; SECRET_LEN], now());
     relay.establish(&at_relay);
     at_client.link.lock().set_keys(&[9; SECRET_LEN], now());
@@ -156,9 +156,9 @@ async fn datagrams_of_a_bicast_session_are_sent_and_received_without_allocating(
     let mut download = |batches: usize| {
         let mut received = 0;
         for _ in 0..batches {
-            send(&relay, &data, Some(DATAGRAM));
+            send(&relay, at_relay.number, &data, Some(DATAGRAM));
             received += inbox.receive(&client);
-            send(&client, &data[..40], None);
+            send(&client, at_client.number, &data[..40], None);
             inbox.receive(&relay);
         }
         received
