@@ -3,7 +3,7 @@
 //! An [`Inbound`] owns one listener and a task per connection. What a connection wants is found out by its service; the
 //! flow comes from a [`Dial`] and the bytes are moved by the pump, or request by request by the HTTP proxy. Clients that
 //! dawdle in their handshake cost a descriptor for [`HANDSHAKE_LIMIT`] at most, and when descriptors run out those that
-//! wait for nothing go first ([`waiting`]).
+//! wait for nothing go first (`waiting`).
 //!
 //! When it is stopped, an inbound takes no more connections, drops unfinished handshakes and idle connections, waits for
 //! finishing flows and cuts the rest.

@@ -6,7 +6,7 @@
 //! kept in `fuzz/regressions/TARGET` and tried by both.
 //!
 //! Targets of parsers check more than that nothing panics: what is read can be written, and reads back the same. Those of
-//! state machines ([`link`], [`hold`], [`peers`]) check what must always hold of them.
+//! state machines (`link`, `hold`, `peers`) check what must always hold of them.
 
 mod hold;
 mod input;

@@ -1,7 +1,7 @@
 //! The HTTP/1 proxy for local applications: `CONNECT`, and requests with the URL of an `http` server.
 //!
 //! What a request asks for is decided without I/O in [`request`], what its response says in [`response`], where bodies end
-//! in [`body`]; here and in [`exchange`] they become reads, writes and flows. After `CONNECT`, and after a switch of
+//! in [`body`]; here and in `exchange` they become reads, writes and flows. After `CONNECT`, and after a switch of
 //! protocols (WebSocket), the pump takes over, with all of TCP's endings. Else a client's connection carries request after
 //! request, in order, and the flow to the last origin is kept for the next request to it, as long as the client stays.
 //!
