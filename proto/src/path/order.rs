@@ -1,7 +1,7 @@
 //! What a path is for, and how fast it may go: orders that its user's wishes for the network come down to.
 //!
 //! The client gives them, and tells the relay in its Wish; each end keeps to them for what it sends. [`PathOrder`] is the order,
-//! [`Allowance`] what a rate leaves to send now. Rates count whole IP packets, in bytes per second.
+//! `Allowance` what a rate leaves to send now. Rates count whole IP packets, in bytes per second.
 
 use std::time::{Duration, Instant};
 
