@@ -54,7 +54,8 @@ struct OverInterface {
 impl OverInterface {
     fn socket(&self, server: SocketAddr, kind: Type, protocol: Protocol) -> io::Result<Socket> {
         let source = self.interface.source(server.ip()).ok_or(io::ErrorKind::AddrNotAvailable)?;
-        let socket = Socket::new(Domain::for_address(server), kind.nonblocking(), Some(protocol))?;
+        let socket = Socket::new(Domain::for_address(server), kind, Some(protocol))?;
+        socket.set_nonblocking(true)?;
         match kind {
             Type::DGRAM => os::steer(&socket, &self.interface, server.ip())?,
             _ => os::tie(&socket, &self.interface, server.ip())?,

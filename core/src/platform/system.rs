@@ -84,8 +84,12 @@ impl Platform for System {
     }
 
     fn ask(&self, interface: &Interface, to: SocketAddr, request: String) -> Answer<Vec<u8>> {
-        let socket = Socket::new(Domain::for_address(to), Type::STREAM.nonblocking(), Some(Protocol::TCP));
-        let tied = socket.and_then(|socket| self.tie(&socket, interface, to).map(|()| socket));
+        let open = || {
+            let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
+            socket.set_nonblocking(true)?;
+            self.tie(&socket, interface, to).map(|()| socket)
+        };
+        let tied = open();
         Box::pin(async move {
             let mut stream = TcpSocket::from_std_stream(tied?.into()).connect(to).await?;
             stream.write_all(request.as_bytes()).await?;
