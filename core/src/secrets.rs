@@ -86,7 +86,7 @@ pub enum SecretError {
     #[error("{0} can be read by others: make it private (chmod 600)")]
     Exposed(PathBuf),
     /// What is stored are not pairings.
-    #[error("what is stored in {place} are no pairings: pair again")]
+    #[error("{place}: this holds no pairing links; pair again, or give the right file")]
     Text {
         /// Where it was found.
         place: Kept,
