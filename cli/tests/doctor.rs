@@ -14,10 +14,9 @@ use tandem_proto::pairing::{PairingLink, Secret};
 use tandem_relay::egress::{OwnAddresses, TcpEgress};
 use tandem_relay::identity::Identity;
 use tandem_relay::rules::AccessRules;
-use tandem_relay::serve::{Limits, Relay, RelayConfig};
+use tandem_relay::serve::{Relay, RelayConfig};
 use tandem_relay::tokens::Authority;
 use time::OffsetDateTime;
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 const LOCALHOST: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -30,17 +29,7 @@ fn relay(token_life: Duration) -> PairingLink {
     let (token, _) = authority.issue("test", OffsetDateTime::now_utc(), token_life).unwrap();
     let relays = vec![socket.local_addr().unwrap().to_string().parse().unwrap()];
     let link = PairingLink { relays, pins: vec![identity.pin()], token, name: String::new() };
-    let (_, revoked) = watch::channel(Arc::default());
-    let verifier = authority.verifier();
-    let config = RelayConfig {
-        identity,
-        next_pin: watch::channel(None).1,
-        verifier,
-        renewer: None,
-        revoked,
-        limits: Limits::default(),
-        seed: None,
-    };
+    let config = RelayConfig::new(identity, authority.verifier());
     let egress = TcpEgress::new(AccessRules::new(Vec::new()), OwnAddresses::default());
     let relay = Relay::bind(config, vec![socket], egress).unwrap();
     tokio::spawn(relay.serve(CancellationToken::new()));

@@ -15,13 +15,12 @@ use tandem_proto::pairing::PairingLink;
 use tandem_relay::egress::{OwnAddresses, TcpEgress};
 use tandem_relay::identity::Identity;
 use tandem_relay::rules::AccessRules;
-use tandem_relay::serve::{Limits, Relay, RelayConfig};
+use tandem_relay::serve::{Relay, RelayConfig};
 use tandem_relay::tokens::Authority;
 use tempfile::TempDir;
 use time::OffsetDateTime;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -44,17 +43,7 @@ fn far() -> Far {
     let (token, _) = authority.issue("test", OffsetDateTime::now_utc(), Duration::from_secs(3600)).unwrap();
     let relays = vec![network.local_addr().to_string().parse().unwrap()];
     let link = PairingLink { relays, pins: vec![identity.pin()], token, name: String::new() };
-    let (_, revoked) = watch::channel(Arc::default());
-    let verifier = authority.verifier();
-    let config = RelayConfig {
-        identity,
-        next_pin: watch::channel(None).1,
-        verifier,
-        renewer: None,
-        revoked,
-        limits: Limits::default(),
-        seed: None,
-    };
+    let config = RelayConfig::new(identity, authority.verifier());
     let rules = AccessRules::new(vec!["127.0.0.0/8".parse().unwrap()]);
     let relay = Relay::bind(config, vec![socket], TcpEgress::new(rules, OwnAddresses::default())).unwrap();
     tokio::spawn(relay.serve(CancellationToken::new()));

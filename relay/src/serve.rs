@@ -46,6 +46,21 @@ pub struct RelayConfig {
     pub seed: Option<[u8; 32]>,
 }
 
+impl RelayConfig {
+    /// A relay with the default limits that has no key to come, renews no tokens and has taken none back.
+    pub fn new(identity: Identity, verifier: Verifier) -> Self {
+        Self {
+            identity,
+            next_pin: watch::channel(None).1,
+            verifier,
+            renewer: None,
+            revoked: watch::channel(Arc::default()).1,
+            limits: Limits::default(),
+            seed: None,
+        }
+    }
+}
+
 /// What sessions share.
 pub(crate) struct Shared<E> {
     pub(crate) next_pin: watch::Receiver<Option<Pin>>,

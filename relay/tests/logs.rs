@@ -1,32 +1,16 @@
 //! What the log says at its default level: whom the relay serves and how it is, and nothing of what for. A binary of its own,
 //! because it owns the process's log.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
-
 mod bed;
 
-use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use bed::log::Log;
 use bed::{Bed, accept, closed, hello, open, origin, say_hello};
 use tandem_proto::pairing::Secret;
 use tandem_relay::serve::Limits;
 use tandem_relay::tokens::Revoked;
 use tracing_subscriber::filter::LevelFilter;
-
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 /// SEC-5 (targets and addresses)
 #[tokio::test]

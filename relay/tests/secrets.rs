@@ -1,34 +1,18 @@
 //! SEC-5 on the relay's side: no log holds a token, whatever the level and the outcome. A binary of its own, because it owns
 //! the process's log.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
-
 mod bed;
 
-use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use base64::Engine as _;
+use bed::log::Log;
 use bed::{Bed, accept, closed, hello, open, origin, say_hello};
 use tandem_proto::pairing::Secret;
 use tandem_relay::serve::Limits;
 use tandem_relay::tokens::{Authority, Revoked};
 use time::OffsetDateTime;
 use tracing_subscriber::filter::LevelFilter;
-
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 /// The forms in which a text could slip into a log: itself, and base64, hexadecimal and `Debug`'s numbers of its bytes.
 fn forms(secret: &str) -> Vec<String> {

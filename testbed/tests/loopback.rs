@@ -19,12 +19,11 @@ use tandem_proto::stats::PathState;
 use tandem_relay::egress::{OwnAddresses, TcpEgress};
 use tandem_relay::identity::Identity;
 use tandem_relay::rules::AccessRules;
-use tandem_relay::serve::{Limits, Relay, RelayConfig};
+use tandem_relay::serve::{Relay, RelayConfig};
 use tandem_relay::tokens::Authority;
 use time::OffsetDateTime;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -68,17 +67,7 @@ async fn start(mode: Mode) -> Product {
         token,
         name: String::new(),
     };
-    let (_, revoked) = watch::channel(Arc::default());
-    let (verifier, limits) = (authority.verifier(), Limits::default());
-    let config = RelayConfig {
-        identity,
-        next_pin: watch::channel(None).1,
-        verifier,
-        renewer: None,
-        revoked,
-        limits,
-        seed: None,
-    };
+    let config = RelayConfig::new(identity, authority.verifier());
     let rules = AccessRules::new(vec!["127.0.0.0/8".parse().unwrap()]);
     let relay = Relay::bind(config, vec![socket], TcpEgress::new(rules, OwnAddresses::default())).unwrap();
     let drain = CancellationToken::new();

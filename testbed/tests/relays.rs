@@ -70,14 +70,12 @@ impl Station {
     }
 
     fn serve(&mut self, at: usize) {
+        let identity = Identity::from_pem(&self.identity).unwrap();
         let config = RelayConfig {
-            identity: Identity::from_pem(&self.identity).unwrap(),
-            next_pin: watch::channel(None).1,
-            verifier: self.authority.verifier(),
-            renewer: None,
             revoked: self.revoked.subscribe(),
             limits: self.limits,
             seed: Some([4 + at as u8; 32]),
+            ..RelayConfig::new(identity, self.authority.verifier())
         };
         let endless: Arc<AtomicU64> = Arc::default();
         let relay = Relay::bind(config, vec![Arc::clone(&self.socket) as _], origins(endless)).unwrap();

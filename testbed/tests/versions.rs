@@ -23,11 +23,10 @@ use tandem_proto::wire::flow::{
 };
 use tandem_relay::egress::{OwnAddresses, TcpEgress};
 use tandem_relay::rules::AccessRules;
-use tandem_relay::serve::{Limits, Relay, RelayConfig};
+use tandem_relay::serve::{Relay, RelayConfig};
 use tandem_relay::tokens::Authority;
 use tandem_testbed::Identity;
 use time::OffsetDateTime;
-use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -52,15 +51,7 @@ fn our_relay() -> PairingLink {
     let authority = Authority::generate().unwrap();
     let (token, _) = authority.issue("test", OffsetDateTime::now_utc(), Duration::from_secs(3600)).unwrap();
     let link = link(address, identity.pin(), token);
-    let config = RelayConfig {
-        identity,
-        next_pin: watch::channel(None).1,
-        verifier: authority.verifier(),
-        renewer: None,
-        revoked: watch::channel(Arc::default()).1,
-        limits: Limits::default(),
-        seed: None,
-    };
+    let config = RelayConfig::new(identity, authority.verifier());
     let egress = TcpEgress::new(AccessRules::new(Vec::new()), OwnAddresses::default());
     let relay = Relay::bind(config, vec![socket], egress).unwrap();
     tokio::spawn(relay.serve(CancellationToken::new()));

@@ -20,11 +20,10 @@ use tandem_proto::wire::flow::{Host, Target};
 use tandem_relay::egress::{OwnAddresses, TcpEgress};
 use tandem_relay::identity::Identity;
 use tandem_relay::rules::AccessRules;
-use tandem_relay::serve::{Limits, Relay, RelayConfig};
+use tandem_relay::serve::{Relay, RelayConfig};
 use tandem_relay::tokens::Authority;
 use time::OffsetDateTime;
 use tokio::runtime::{Builder, EnterGuard, Runtime};
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -72,7 +71,6 @@ pub(super) struct Bed {
     link: PairingLink,
     drain: CancellationToken,
     serving: AbortOnDropHandle<()>,
-    _revoked: watch::Sender<Arc<tandem_relay::tokens::Revoked>>,
 }
 
 impl Bed {
@@ -85,23 +83,14 @@ impl Bed {
         let (token, _) = authority.issue("demo", OffsetDateTime::now_utc(), TOKEN_LIFETIME)?;
         let relays = vec![Target { host: Host::Ip(relay.ip()), port: relay.port() }];
         let link = PairingLink { relays, pins: vec![identity.pin()], token, name: "demo".to_owned() };
-        let (revoked, receiver) = watch::channel(Arc::default());
-        let config = RelayConfig {
-            identity,
-            next_pin: watch::channel(None).1,
-            renewer: None,
-            verifier: authority.verifier(),
-            revoked: receiver,
-            limits: Limits::default(),
-            seed: None,
-        };
+        let config = RelayConfig::new(identity, authority.verifier());
         // The origin is the one place on this machine that clients may reach.
         let allowed = IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::LOCALHOST, 32));
         let egress = TcpEgress::new(AccessRules::new(vec![allowed]), OwnAddresses::default());
         let drain = CancellationToken::new();
         let serving = tokio::spawn(Relay::bind(config, vec![socket], egress)?.serve(drain.clone()));
         let serving = AbortOnDropHandle::new(serving);
-        Ok(Self { thread, origin, relay, link, drain, serving, _revoked: revoked })
+        Ok(Self { thread, origin, relay, link, drain, serving })
     }
 
     /// Where the origin listens.

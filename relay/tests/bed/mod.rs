@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
+pub(crate) mod log;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;

@@ -19,10 +19,9 @@ use tandem_proto::stats::{PathState, Snapshot};
 use tandem_relay::egress::{OwnAddresses, TcpEgress};
 use tandem_relay::identity::Identity;
 use tandem_relay::rules::AccessRules;
-use tandem_relay::serve::{Limits, Relay, RelayConfig};
+use tandem_relay::serve::{Relay, RelayConfig};
 use tandem_relay::tokens::Authority;
 use time::OffsetDateTime;
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::Variant;
@@ -39,16 +38,7 @@ pub(crate) async fn relay(target: &str) -> Result<()> {
     let (token, _) = authority.issue("bench", OffsetDateTime::now_utc(), DAY)?;
     let relays = vec![address.to_string().parse().context("the relay's address")?];
     let link = PairingLink { relays, pins: vec![identity.pin()], token, name: String::new() };
-    let (_revoked, revoked) = watch::channel(Arc::default());
-    let config = RelayConfig {
-        identity,
-        next_pin: watch::channel(None).1,
-        renewer: None,
-        verifier: authority.verifier(),
-        revoked,
-        limits: Limits::default(),
-        seed: None,
-    };
+    let config = RelayConfig::new(identity, authority.verifier());
     let rules = AccessRules::new(vec!["127.0.0.0/8".parse().context("loopback")?]);
     let relay = Relay::bind(config, vec![socket], TcpEgress::new(rules, OwnAddresses::default()))?;
     tokio::spawn(relay.serve(CancellationToken::new()));

@@ -20,7 +20,7 @@ use tandem_proto::pairing::PairingLink;
 use tandem_proto::stats::{PathState, Snapshot};
 use tandem_proto::wire::flow::OpenError;
 use tandem_relay::identity::Identity;
-use tandem_relay::serve::{Limits, Relay, RelayConfig};
+use tandem_relay::serve::{Relay, RelayConfig};
 use tandem_relay::tokens::{Authority, Revoked};
 use tandem_testbed::virtual_time::run;
 use tandem_testbed::{Line, Origins, VirtualNetwork, VirtualSocket};
@@ -88,14 +88,11 @@ impl Bed {
     }
 
     fn start_relay(&self) -> JoinHandle<()> {
+        let identity = Identity::from_pem(&self.identity).unwrap();
         let config = RelayConfig {
-            identity: Identity::from_pem(&self.identity).unwrap(),
-            next_pin: watch::channel(None).1,
-            renewer: None,
-            verifier: self.authority.verifier(),
             revoked: self.revoked.subscribe(),
-            limits: Limits::default(),
             seed: Some([4; 32]),
+            ..RelayConfig::new(identity, self.authority.verifier())
         };
         let sockets = self.sockets.iter().map(|socket| Arc::clone(socket) as _).collect();
         let relay =
