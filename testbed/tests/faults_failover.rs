@@ -119,19 +119,23 @@ fn allowed(bed: &Bed) -> Duration {
 /// Runs all kinds of traffic and of death over these paths, the second with this role, prints the gaps, and says which were
 /// too long.
 fn too_long(name: &str, paths: &[PathLinks], second: PathRole) -> Vec<String> {
-    // At 300 ms a download that loses both directions is over in one seed of ten, by up to 23 ms.
+    // At 300 ms a download that loses both directions is over in one seed of ten, by up to 23 ms; the middle one never.
     let by_chance = if paths[0].up.delay > 100 * MS { 30 * MS } else { Duration::ZERO };
     let mut failures = Vec::new();
     for traffic in [Traffic::Download, Traffic::Upload, Traffic::Ping] {
         for directions in [&[Direction::Up, Direction::Down][..], &[Direction::Up], &[Direction::Down]] {
-            let mut gaps = Vec::new();
+            let (mut gaps, mut over) = (Vec::new(), 0);
             let case = format!("{name}, {traffic:?}, {directions:?} dead");
             for seed in seeds() {
                 let (gap, limit) = gap(&scenario(paths.to_vec(), seed), traffic, directions, second);
                 gaps.push(gap.as_millis());
+                over += usize::from(gap > limit);
                 if gap > limit + by_chance {
                     failures.push(format!("{case}, seed {seed}: {gap:?}, allowed {limit:?}"));
                 }
+            }
+            if over > gaps.len() / 2 {
+                failures.push(format!("{case}: {over} of {} were too long", gaps.len()));
             }
             gaps.sort_unstable();
             let at = |percent: usize| gaps[(gaps.len() - 1) * percent / 100];

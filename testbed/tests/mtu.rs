@@ -85,31 +85,44 @@ async fn shares(bed: &Bed, time: Duration) -> (Download, Vec<f64>) {
 }
 
 /// PATH-2: on two paths of different MTUs from the beginning, either may be lost.
+///
+/// A probe of BBR's for more, or one less, is a few percent of four seconds: so the middle of some seeds counts.
 #[test]
 fn with_paths_of_different_mtus_copies_arrive_on_both_and_losing_either_costs_nothing() {
-    for (congestion, lost, seed) in [(Algorithm::Bbr3, 0, 1), (Algorithm::Bbr3, 1, 2), (Algorithm::Bbr1, 0, 3)] {
-        let (whole, shares, at_loss, mtu) = virtual_time::run(async {
-            let bed = scenario(BICAST, congestion, &[1_500, 1_380], seed).connect().await.unwrap();
-            transfer(&bed, 2 * SECOND).await;
-            let (whole, shares) = shares(&bed, 4 * SECOND).await;
-            let losing = async {
-                sleep(SECOND).await;
-                bed.lines[lost].cut(Direction::Up);
-                bed.lines[lost].cut(Direction::Down);
-            };
-            let (at_loss, ()) = tokio::join!(biased; transfer(&bed, 4 * SECOND), losing);
-            (whole, shares, at_loss, bed.relay.stats().mtu_bytes)
-        });
-        eprintln!(
-            "{congestion}: {:.1} Mbit/s, QUIC's MTU {mtu}, {shares:.3?} arrive; path {lost} lost: {at_loss:?}",
-            whole.goodput_mbps()
-        );
-        // BBR probes beyond the wider path; of what its queue would drop, some copies are held back: 4 to 9 %, by seed.
-        assert!(shares[0] > 0.9 && shares[1] > 0.95, "{congestion}: {shares:?}");
-        assert!(at_loss.longest_gap <= Duration::from_millis(100), "{congestion}: {at_loss:?}");
-        // Of four seconds; one probe for more, or one less, is a few percent of them.
-        assert!(at_loss.goodput_mbps() >= 0.9 * whole.goodput_mbps(), "{at_loss:?} against {whole:?}");
+    let cases = [
+        (Algorithm::Bbr3, 0, &[2, 4, 6, 8, 10][..]),
+        (Algorithm::Bbr3, 1, &[1, 3, 5, 7, 9]),
+        (Algorithm::Bbr1, 0, &[3]),
+    ];
+    for (congestion, lost, seeds) in cases {
+        let (mut arrived, mut kept) = ([Vec::new(), Vec::new()], Vec::new());
+        for &seed in seeds {
+            let (whole, shares, at_loss) = virtual_time::run(async {
+                let bed = scenario(BICAST, congestion, &[1_500, 1_380], seed).connect().await.unwrap();
+                transfer(&bed, 2 * SECOND).await;
+                let (whole, shares) = shares(&bed, 4 * SECOND).await;
+                let losing = async {
+                    sleep(SECOND).await;
+                    bed.lines[lost].cut(Direction::Up);
+                    bed.lines[lost].cut(Direction::Down);
+                };
+                let (at_loss, ()) = tokio::join!(biased; transfer(&bed, 4 * SECOND), losing);
+                (whole, shares, at_loss)
+            });
+            assert!(at_loss.longest_gap <= Duration::from_millis(100), "{congestion}, seed {seed}: {at_loss:?}");
+            shares.into_iter().zip(&mut arrived).for_each(|(share, of_path)| of_path.push(share));
+            kept.push(at_loss.goodput_mbps() / whole.goodput_mbps());
+        }
+        eprintln!("{congestion}: {arrived:.3?} arrive; with path {lost} lost {kept:.3?} of the goodput");
+        // BBR probes beyond the wider path; of what its queue would drop, some copies are held back.
+        assert!(middle(&mut arrived[0]) > 0.92 && middle(&mut arrived[1]) > 0.95, "{congestion}: {arrived:?}");
+        assert!(middle(&mut kept) >= 0.95, "{congestion}: {kept:?}");
     }
+}
+
+fn middle(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
 }
 
 /// PATH-2: a narrow network joins in mid-download, or one of two becomes narrow.
