@@ -12,6 +12,10 @@
 //! Nothing is retransmitted: later messages supersede lost ones. Decoding bounds everything it allocates, and a message
 //! with a frame that is unknown, cut short or out of range is refused whole (`docs/PROTOCOL.md`, "Control datagrams").
 
+mod reports;
+
+pub use reports::{MAX_MAP_LEN, PathReport, PathSent, SentReport};
+
 use bytes::{Buf, BufMut, TryGetError};
 use smallvec::SmallVec;
 
@@ -27,9 +31,6 @@ pub const MOST_FRAMES: u64 = 16;
 
 /// Most paths of one session.
 pub const MAX_PATHS: usize = 8;
-
-/// Most bytes of one path's arrival map: 1,024 numbers.
-pub const MAX_MAP_LEN: usize = 128;
 
 /// Bytes of a challenge and its answer.
 pub const CHALLENGE_LEN: usize = 8;
@@ -107,75 +108,6 @@ pub enum Frame {
     MtuProbe(u16),
     /// A probe of this many bytes arrived.
     MtuAck(u16),
-}
-
-/// What arrived on one path; all counters are cumulative.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PathReport {
-    /// The path.
-    pub path: u8,
-    /// Framed datagrams that arrived, modulo 2^32.
-    pub datagrams: u32,
-    /// Their bytes of UDP payload.
-    pub bytes: u64,
-    /// Low 32 bits of the highest number that arrived.
-    pub highest: u32,
-    /// Sum of their relative one-way delays, in ticks, modulo 2^64.
-    pub delay_sum: u64,
-    /// Moving average of the relative one-way delay, in ticks.
-    pub delay_average: i32,
-    /// Reordering inside the path, in ticks.
-    pub reordering: u32,
-    /// How far copies on this path arrive behind the first, in ticks.
-    pub lag: u32,
-    /// Bit `i` (lowest of the first byte first) tells whether number `highest - i` arrived here.
-    pub map: SmallVec<[u8; MAX_MAP_LEN]>,
-}
-
-/// What one end has sent; all counters are cumulative.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SentReport {
-    /// QUIC datagrams, each counted once.
-    pub datagrams: u64,
-    /// Copies beyond the first.
-    pub copies: u64,
-    /// Copies skipped.
-    pub copies_skipped: u64,
-    /// Copies that arrived where the primary path's did not.
-    pub copies_useful: u64,
-    /// Bytes of UDP payload of the copies sent.
-    pub copy_bytes: u64,
-    /// Datagrams whose fate is known on every path they were sent on.
-    pub judged: u64,
-    /// Those of them of which no copy arrived.
-    pub lost: u64,
-    /// Per path.
-    pub paths: Vec<PathSent>,
-}
-
-/// What one end has sent on one path.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PathSent {
-    /// The path.
-    pub path: u8,
-    /// Framed datagrams.
-    pub datagrams: u64,
-    /// Bytes of UDP payload of everything.
-    pub bytes: u64,
-    /// Datagrams whose arrival here is known.
-    pub judged: u64,
-    /// Those of them that did not arrive here.
-    pub lost: u64,
-    /// Copies that were held back here.
-    pub skipped: u64,
-    /// Queueing delay, in ticks.
-    pub queue: u32,
-    /// Loss that is taken for noise, in 1/10,000.
-    pub noise: u32,
-    /// Bytes per second that copies may go at here; [`UNLIMITED`] if they may go as fast as the originals.
-    pub copy_rate: u32,
-    /// Errors of the socket.
-    pub send_errors: u32,
 }
 
 /// A control datagram that cannot be understood.
@@ -386,97 +318,6 @@ impl Frame {
     }
 }
 
-impl PathReport {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u8(self.path);
-        out.put_u32(self.datagrams);
-        out.put_u64(self.bytes);
-        out.put_u32(self.highest);
-        out.put_u64(self.delay_sum);
-        out.put_i32(self.delay_average);
-        out.put_u32(self.reordering);
-        out.put_u32(self.lag);
-        out.put_u8(self.map.len() as u8);
-        out.put_slice(&self.map);
-    }
-
-    fn decode(bytes: &mut &[u8]) -> Result<Self, ControlError> {
-        let mut report = Self {
-            path: path_id(bytes.try_get_u8()?)?.0,
-            datagrams: bytes.try_get_u32()?,
-            bytes: bytes.try_get_u64()?,
-            highest: bytes.try_get_u32()?,
-            delay_sum: bytes.try_get_u64()?,
-            delay_average: bytes.try_get_i32()?,
-            reordering: bytes.try_get_u32()?,
-            lag: bytes.try_get_u32()?,
-            map: SmallVec::new(),
-        };
-        let len = usize::from(bytes.try_get_u8()?);
-        if len > MAX_MAP_LEN {
-            return Err(out_of_range("arrival map length", len as u64, MAX_MAP_LEN as u64));
-        }
-        report.map.resize(len, 0);
-        bytes.try_copy_to_slice(&mut report.map)?;
-        Ok(report)
-    }
-}
-
-impl SentReport {
-    fn encode(&self, out: &mut Vec<u8>) {
-        for counter in [
-            self.datagrams,
-            self.copies,
-            self.copies_skipped,
-            self.copies_useful,
-            self.copy_bytes,
-            self.judged,
-            self.lost,
-        ] {
-            out.put_u64(counter);
-        }
-        out.put_u8(self.paths.len() as u8);
-        for path in &self.paths {
-            out.put_u8(path.path);
-            for counter in [path.datagrams, path.bytes, path.judged, path.lost, path.skipped] {
-                out.put_u64(counter);
-            }
-            out.put_u32(path.queue);
-            out.put_u32(path.noise);
-            out.put_u32(path.copy_rate);
-            out.put_u32(path.send_errors);
-        }
-    }
-
-    fn decode(bytes: &mut &[u8]) -> Result<Self, ControlError> {
-        let mut sent = Self {
-            datagrams: bytes.try_get_u64()?,
-            copies: bytes.try_get_u64()?,
-            copies_skipped: bytes.try_get_u64()?,
-            copies_useful: bytes.try_get_u64()?,
-            copy_bytes: bytes.try_get_u64()?,
-            judged: bytes.try_get_u64()?,
-            lost: bytes.try_get_u64()?,
-            paths: Vec::new(),
-        };
-        for _ in 0..count(bytes.try_get_u8()?)? {
-            sent.paths.push(PathSent {
-                path: path_id(bytes.try_get_u8()?)?.0,
-                datagrams: bytes.try_get_u64()?,
-                bytes: bytes.try_get_u64()?,
-                judged: bytes.try_get_u64()?,
-                lost: bytes.try_get_u64()?,
-                skipped: bytes.try_get_u64()?,
-                queue: bytes.try_get_u32()?,
-                noise: bytes.try_get_u32()?,
-                copy_rate: bytes.try_get_u32()?,
-                send_errors: bytes.try_get_u32()?,
-            });
-        }
-        Ok(sent)
-    }
-}
-
 fn proof(bytes: &mut &[u8]) -> Result<[u8; CHALLENGE_LEN], ControlError> {
     let mut proof = [0; CHALLENGE_LEN];
     bytes.try_copy_to_slice(&mut proof)?;
@@ -516,106 +357,4 @@ fn out_of_range(field: &'static str, found: u64, most: u64) -> ControlError {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::keys::{Role, SessionKeys};
-
-    fn any_frame() -> impl Strategy<Value = Frame> {
-        let report = (0..MAX_PATHS as u8, any::<[u32; 4]>(), any::<[u64; 2]>(), any::<i32>())
-            .prop_flat_map(|fields| (Just(fields), prop::collection::vec(any::<u8>(), 0..=MAX_MAP_LEN)))
-            .prop_map(|((path, [datagrams, highest, reordering, lag], [bytes, delay_sum], delay_average), map)| {
-                let map = map.into();
-                PathReport { path, datagrams, bytes, highest, delay_sum, delay_average, reordering, lag, map }
-            });
-        let path_sent = (0..MAX_PATHS as u8, any::<[u64; 5]>(), any::<[u32; 4]>()).prop_map(
-            |(path, [datagrams, bytes, judged, lost, skipped], [queue, noise, copy_rate, send_errors])| PathSent {
-                skipped,
-                noise,
-                copy_rate,
-                path,
-                datagrams,
-                bytes,
-                judged,
-                lost,
-                queue,
-                send_errors,
-            },
-        );
-        let role = prop_oneof![Just(PathRole::Use), Just(PathRole::Backup), Just(PathRole::Gone)];
-        let order = (0..MAX_PATHS as u8, role, prop::option::of(0..UNLIMITED))
-            .prop_map(|(path, role, rate)| (PathId(path), PathOrder { role, rate }));
-        prop_oneof![
-            Just(Frame::Ping),
-            Just(Frame::Join),
-            Just(Frame::Joined),
-            any::<[u8; 8]>().prop_map(Frame::Challenge),
-            any::<[u8; 8]>().prop_map(Frame::Answer),
-            (0..MAX_PATHS as u8).prop_map(|path| Frame::Leave(PathId(path))),
-            (any::<u32>(), any::<bool>(), prop::collection::vec(order, 0..=MAX_PATHS)).prop_map(
-                |(sequence, copy, orders)| Frame::Wish {
-                    sequence,
-                    download: if copy { Copying::Bicast } else { Copying::Single },
-                    orders: orders.into(),
-                }
-            ),
-            prop::collection::vec(report, 0..=MAX_PATHS).prop_map(|paths| Frame::Report(paths.into())),
-            (any::<[u64; 7]>(), prop::collection::vec(path_sent, 0..=MAX_PATHS)).prop_map(
-                |([datagrams, copies, copies_skipped, copies_useful, copy_bytes, judged, lost], paths)| Frame::Sent(
-                    SentReport { copies_useful, copy_bytes, datagrams, copies, copies_skipped, judged, lost, paths }
-                )
-            ),
-            any::<u16>().prop_map(Frame::MtuProbe),
-            any::<u16>().prop_map(Frame::MtuAck),
-        ]
-    }
-
-    proptest! {
-        #[test]
-        fn a_sealed_message_is_opened_as_it_was(
-            frames in prop::collection::vec(any_frame(), 0..6),
-            echo in prop::option::of((any::<u32>(), 0..u32::MAX)),
-            clock: u32, counter: u64, padding in 0u16..300,
-        ) {
-            let (client, relay) = (SessionKeys::derive(&[1; 32], Role::Client), SessionKeys::derive(&[1; 32], Role::Relay));
-            let mut message = Message { path: PathId(3), clock, echo, frames: frames.into() };
-            if padding > 0 {
-                message.frames.push(Frame::Padding(padding));
-            }
-            let mut wire = Vec::new();
-            seal(&client.send, client.id, counter, &message, &mut wire);
-            prop_assert_eq!(session_of(&wire), Some(relay.id));
-            prop_assert_eq!(open(&relay.recv, &mut wire), Some((counter, Ok(message))));
-        }
-
-        #[test]
-        fn any_bytes_are_decoded_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
-            if let Ok(message) = Message::decode(&bytes) {
-                let mut again = Vec::new();
-                message.encode(&mut again);
-                prop_assert_eq!(Message::decode(&again), Ok(message));
-            }
-        }
-    }
-
-    #[test]
-    fn a_message_of_many_frames_is_refused_before_it_costs_memory() {
-        let message = [&[0; 13][..], &[1; 1_400]].concat();
-        let error = Message::decode(&message).expect_err("1,400 pings");
-        assert_eq!(error.to_string(), "number of frames is 17, allowed is at most 16");
-    }
-
-    #[test]
-    fn a_role_that_does_not_exist_is_named() {
-        let wish = [&[0; 13][..], &[7, 0, 0, 0, 1, 0, 1, 3, 3, 0, 0, 0, 0]].concat();
-        let error = Message::decode(&wish).expect_err("role 3");
-        assert_eq!(error.to_string(), "role of a path is 3, allowed is at most 2");
-    }
-
-    #[test]
-    fn a_path_out_of_range_is_named() {
-        let error = Message::decode(&[8; 20]).expect_err("path 8");
-        assert_eq!(error.to_string(), "path is 8, allowed is at most 7");
-    }
-}
+mod tests;
