@@ -99,6 +99,8 @@ pub struct ConnectionStats {
     pub packets_sent: u64,
     /// See `packets_sent`.
     pub packets_lost: u64,
+    /// Acknowledgement frames that QUIC got.
+    pub acknowledgements_received: u64,
     /// Largest QUIC datagram now, in bytes.
     pub mtu_bytes: u16,
 }
@@ -318,6 +320,7 @@ impl Connection {
             congestion: session.congestion.metrics(),
             packets_sent: quic.path.sent_packets,
             packets_lost: quic.path.lost_packets,
+            acknowledgements_received: quic.frame_rx.acks,
             mtu_bytes: quic.path.current_mtu,
         }
     }
