@@ -42,10 +42,13 @@ pub use bed::{
 };
 pub use capture::{Capture, Seen};
 pub use netns::Namespace;
-pub use origin::{Echo, LINE, Origin, Trace, Watched, download, download_slowly, stream_down, stream_up, upload};
+pub use origin::{
+    Echo, KernelTcp, LINE, Origin, Trace, Watched, download, download_by, download_slowly, stream_down, stream_up,
+    upload,
+};
 pub use packet::Ecn;
 pub use product::{Client, Connector, Process, Programs, Relay, Snapshot, connect_plainly, limit_descriptors};
-pub use router::{Behaviour, Network, Refused};
+pub use router::{Behaviour, CopyCounts, Network, Refused};
 
 use std::io::Write;
 

@@ -19,11 +19,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use ipnet::Ipv4Net;
 use tandem_netem::{Bitrate, LinkConfig};
+use tandem_proto::mode::Sides;
 use tempfile::TempDir;
 
 use super::dns::Names;
 use super::netns::{self, Namespace};
-use super::router::{Access, Behaviour, Internet, Network, Router};
+use super::router::{Access, Behaviour, CopyCounts, Internet, Network, Router};
 use super::tap::Tap;
 use crate::PathLinks;
 
@@ -166,7 +167,7 @@ impl Plan {
     }
 
     /// Wi-Fi over the first of these paths, cellular over the second, packets of up to 1,500 bytes on both.
-    fn over([wifi, cell]: [PathLinks; 2], seed: u64) -> Self {
+    pub(crate) fn over([wifi, cell]: [PathLinks; 2], seed: u64) -> Self {
         let seeds = seed.wrapping_mul(4);
         let link = |link: LinkConfig, number| LinkConfig { mtu: Some(1_500), seed: seeds + number, ..link };
         let lines =
@@ -261,6 +262,17 @@ impl Bed {
     /// One of the client's networks.
     pub fn network(&self, index: usize) -> Network {
         self.router.network(index)
+    }
+
+    /// Lets plain TCP bicast: packets of these sides travel over every network, and the first copy of each goes on; `None`:
+    /// none do.
+    pub fn copy_tcp(&self, sides: Option<Sides>) {
+        self.router.copy_tcp(sides);
+    }
+
+    /// What has become of packets that were copied so.
+    pub fn copy_counts(&self) -> CopyCounts {
+        self.router.copy_counts()
     }
 
     /// Processor time that the router has used.

@@ -7,6 +7,8 @@ use std::cell::RefCell;
 
 use tandem_netem::Packet;
 
+use super::router::Mark;
+
 /// The bytes of an Ethernet header.
 pub(super) const ETHERNET: usize = 14;
 /// Where a received packet's IP header begins: room for an Ethernet header and the 20 bytes by which IPv6 is longer.
@@ -28,13 +30,15 @@ pub(super) struct Frame {
     buffer: Option<Box<[u8; CAPACITY]>>,
     start: usize,
     end: usize,
+    /// What tells copies of one packet; `None`: there are no others.
+    pub(super) mark: Option<Mark>,
 }
 
 impl Frame {
     /// An empty frame.
     pub(super) fn take() -> Self {
         let pooled = POOL.with_borrow_mut(Vec::pop);
-        Self { buffer: Some(pooled.unwrap_or_else(|| Box::new([0; CAPACITY]))), start: START, end: START }
+        Self { buffer: Some(pooled.unwrap_or_else(|| Box::new([0; CAPACITY]))), start: START, end: START, mark: None }
     }
 
     /// A frame with that IP packet, of at most 1,500 bytes.
@@ -111,6 +115,7 @@ impl Clone for Frame {
         let mut copy = Self::take();
         copy.start = self.start;
         copy.end = self.end;
+        copy.mark = self.mark;
         copy.ethernet_mut().copy_from_slice(self.ethernet());
         copy
     }

@@ -3,8 +3,8 @@
 //! A connection begins with a letter: `D` and a length asks for that many bytes of the pattern, `U` and a number sends
 //! the pattern until its end and is told how much came and whether it was intact, `S`, a rate in bytes per second and a time
 //! in milliseconds get the pattern at that rate for that time, `E` gets everything back, `W` and a time in milliseconds
-//! gets one line after that time. Numbers are eight bytes, big endian. The pattern's period is prime, so that
-//! bytes lost, doubled or out of place are seen.
+//! gets one line after that time; `B` before another letter lets the server send by the kernel's BBR rather than CUBIC.
+//! Numbers are eight bytes, big endian. The pattern's period is prime, so that bytes lost, doubled or out of place are seen.
 
 use std::collections::HashMap;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -49,6 +49,31 @@ static PATTERN: LazyLock<Vec<u8>> = LazyLock::new(|| {
 fn stretch(place: u64, length: u64) -> &'static [u8] {
     let start = (place % PERIOD as u64) as usize;
     &PATTERN[start..start + length.min(CHUNK as u64) as usize]
+}
+
+/// A congestion controller of the kernel's TCP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KernelTcp {
+    /// CUBIC, which every kernel has.
+    Cubic,
+    /// BBR; version 1 in kernels without patches.
+    Bbr,
+}
+
+impl KernelTcp {
+    /// The kernel's name of it.
+    pub fn name(self) -> &'static str {
+        match self {
+            KernelTcp::Cubic => "cubic",
+            KernelTcp::Bbr => "bbr",
+        }
+    }
+
+    /// Whether this machine's kernel has it.
+    pub fn is_there(self) -> bool {
+        let all = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
+        all.split_whitespace().any(|name| name == self.name())
+    }
 }
 
 /// How a transfer went.
@@ -103,6 +128,11 @@ impl Trace {
         self.intact
     }
 
+    /// Bytes that had arrived at that time.
+    pub fn bytes_at(&self, time: Instant) -> u64 {
+        self.at(time.saturating_duration_since(self.started))
+    }
+
     /// From the start to the last byte.
     pub fn duration(&self) -> Duration {
         self.last - self.started
@@ -134,11 +164,13 @@ impl Trace {
 
     /// The mean rate between two times since the start, in Mbit/s.
     pub fn rate_between(&self, from: Duration, to: Duration) -> f64 {
-        let at = |time: Duration| {
-            let index = self.samples.partition_point(|(at, _)| *at <= time);
-            if index == self.samples.len() { self.bytes } else { index.checked_sub(1).map_or(0, |i| self.samples[i].1) }
-        };
-        (at(to) - at(from)) as f64 * 8e-6 / (to - from).as_secs_f64()
+        (self.at(to) - self.at(from)) as f64 * 8e-6 / (to - from).as_secs_f64()
+    }
+
+    /// Bytes that had arrived at a time since the start.
+    fn at(&self, time: Duration) -> u64 {
+        let index = self.samples.partition_point(|(at, _)| *at <= time);
+        if index == self.samples.len() { self.bytes } else { index.checked_sub(1).map_or(0, |i| self.samples[i].1) }
     }
 
     /// The mean rate from the start to the last byte, in Mbit/s.
@@ -167,7 +199,8 @@ impl Origin {
             let socket = bed.origin().enter(|| std::net::TcpListener::bind(address))?.context("listening")?;
             socket.set_nonblocking(true)?;
             // Connections take it over from their listener.
-            socket2::SockRef::from(&socket).set_tcp_congestion(b"cubic").context("choosing CUBIC")?;
+            let cubic = KernelTcp::Cubic.name().as_bytes();
+            socket2::SockRef::from(&socket).set_tcp_congestion(cubic).context("choosing CUBIC")?;
             Ok(TcpListener::from_std(socket)?)
         };
         let listener = listen((Ipv6Addr::UNSPECIFIED, Self::ADDRESS.port()).into())?;
@@ -207,7 +240,12 @@ impl Drop for Origin {
 
 async fn serve(mut tcp: TcpStream, uploads: &Mutex<HashMap<u64, Trace>>) -> Result<()> {
     tcp.set_nodelay(true)?;
-    match tcp.read_u8().await? {
+    let mut letter = tcp.read_u8().await?;
+    if letter == b'B' {
+        socket2::SockRef::from(&tcp).set_tcp_congestion(KernelTcp::Bbr.name().as_bytes())?;
+        letter = tcp.read_u8().await?;
+    }
+    match letter {
         b'D' => {
             let length = tcp.read_u64().await?;
             send(&mut tcp, length).await?;
@@ -307,8 +345,19 @@ impl Default for Watched {
 ///
 /// # Errors
 /// When the connection breaks or brings other bytes.
-pub async fn download(mut tcp: TcpStream, length: u64, watched: &Watched) -> Result<Trace> {
+pub async fn download(tcp: TcpStream, length: u64, watched: &Watched) -> Result<Trace> {
+    download_by(tcp, KernelTcp::Cubic, length, watched).await
+}
+
+/// The same; the origin sends by that controller.
+///
+/// # Errors
+/// When the connection breaks or brings other bytes, or the kernel does not have the controller.
+pub async fn download_by(mut tcp: TcpStream, by: KernelTcp, length: u64, watched: &Watched) -> Result<Trace> {
     *watched.0.lock() = Trace::start();
+    if by == KernelTcp::Bbr {
+        tcp.write_all(b"B").await.context("asking for BBR")?;
+    }
     tcp.write_all(&[&b"D"[..], &length.to_be_bytes()].concat()).await.context("asking for a download")?;
     let trace = receive(tcp, watched).await?;
     ensure!(trace.bytes == length, "{} of {length} bytes came", trace.bytes);

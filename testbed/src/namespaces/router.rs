@@ -9,6 +9,7 @@
 //! there is. Links and behaviour can be changed at any time through a [`Network`].
 
 mod carry;
+mod copies;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -23,6 +24,7 @@ use anyhow::{Context, Result};
 use ipnet::{Ipv4Net, Ipv6Net};
 use parking_lot::Mutex;
 use tandem_netem::{Counters, Direction, Link, LinkConfig};
+use tandem_proto::mode::Sides;
 
 use super::dns::Names;
 use super::frame::Frame;
@@ -30,6 +32,9 @@ use super::nat::Nat;
 use super::packet::Ecn;
 use super::product::processor_time;
 use super::tap::Tap;
+use copies::Copies;
+pub use copies::CopyCounts;
+pub(super) use copies::Mark;
 
 /// How long to wait while a device that has failed is reported as ready again and again.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -156,6 +161,7 @@ struct State {
     internet: Internet,
     nat: Nat,
     names: Names,
+    copies: Copies,
     stopped: bool,
 }
 
@@ -193,7 +199,7 @@ impl Router {
         }
         // SAFETY: the descriptor was just made and belongs to nobody else.
         let wake = unsafe { OwnedFd::from_raw_fd(wake) };
-        let state = State { accesses, internet, nat: Nat::default(), names, stopped: false };
+        let state = State { accesses, internet, nat: Nat::default(), names, copies: Copies::default(), stopped: false };
         let shared = Arc::new(Shared { state: Mutex::new(state), wake, thread: AtomicI32::new(0) });
         let running = shared.clone();
         let thread = thread::Builder::new().name("router".into()).spawn(move || run(&running))?;
@@ -209,6 +215,17 @@ impl Router {
     pub(super) fn processor(&self) -> Duration {
         let thread = self.shared.thread.load(Ordering::Relaxed);
         processor_time(Path::new(&format!("/proc/self/task/{thread}/stat")))
+    }
+
+    /// Sends the TCP packets of these sides over every network from now on, and hands on the first of their copies;
+    /// `None`: none.
+    pub(super) fn copy_tcp(&self, sides: Option<Sides>) {
+        self.shared.state.lock().copies.set_sides(sides);
+    }
+
+    /// What has become of copied packets.
+    pub(super) fn copy_counts(&self) -> CopyCounts {
+        self.shared.state.lock().copies.counts()
     }
 
     /// Changes what the name servers know.

@@ -3,6 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Instant;
 
+use tandem_netem::Direction;
+
 use super::{Access, Internet, State};
 use crate::namespaces::dns::{self, Names, Server};
 use crate::namespaces::frame::Frame;
@@ -34,24 +36,43 @@ impl State {
             }
         }
         let (internet_ready, accesses_ready) = ready.split_last().unwrap_or((&false, &[]));
-        for (access, _) in self.accesses.iter_mut().zip(accesses_ready).filter(|(_, ready)| **ready) {
+        for index in (0..self.accesses.len()).filter(|index| accesses_ready.get(*index) == Some(&true)) {
             for _ in 0..BATCH {
+                let access = &mut self.accesses[index];
                 let Some(frame) = access.tap.receive() else { break };
-                access.enter(frame, now);
+                if let Some((frame, protocol)) = access.enter(frame) {
+                    self.enqueue(Direction::Up, index, frame, protocol, now);
+                }
             }
         }
         for _ in 0..if *internet_ready { BATCH } else { 0 } {
             let Some(frame) = self.internet.tap.receive() else { break };
             self.take_from_internet(frame, now);
         }
-        for (index, access) in self.accesses.iter_mut().enumerate() {
-            while let Some(frame) = access.up.poll(now) {
-                access.leave(index, frame, &self.internet, &mut self.nat, &self.names, now);
+        for index in 0..self.accesses.len() {
+            while let Some(frame) = self.accesses[index].up.poll(now) {
+                if let Some(home) = self.copies.arrive(Direction::Up, index, &frame) {
+                    self.accesses[home].leave(home, frame, &self.internet, &mut self.nat, &self.names, now);
+                }
             }
-            while let Some(frame) = access.down.poll(now) {
-                send(&access.tap, access.host, frame);
+            while let Some(frame) = self.accesses[index].down.poll(now) {
+                if let Some(home) = self.copies.arrive(Direction::Down, index, &frame) {
+                    send(&self.accesses[home].tap, self.accesses[home].host, frame);
+                }
             }
         }
+    }
+
+    /// Puts a frame of a network on its link, and on those of all others if such packets are copied.
+    fn enqueue(&mut self, direction: Direction, home: usize, mut frame: Frame, protocol: u8, now: Instant) {
+        if protocol == TCP && self.copies.mark(direction, home, &mut frame) {
+            for (index, access) in self.accesses.iter_mut().enumerate() {
+                if index != home {
+                    access.link(direction).enqueue(now, frame.clone());
+                }
+            }
+        }
+        self.accesses[home].link(direction).enqueue(now, frame);
     }
 
     /// When the next packet is due.
@@ -98,35 +119,35 @@ impl State {
         };
         let access = &mut self.accesses[index];
         access.behaviour.ecn_down.apply(frame.packet_mut());
-        access.down.enqueue(now, frame);
+        self.enqueue(Direction::Down, index, frame, header.protocol, now);
     }
 }
 
 impl Access {
-    /// A frame that the client's host has sent: onto the link, if it belongs there.
-    fn enter(&mut self, mut frame: Frame, now: Instant) {
+    /// A frame that the client's host has sent, with its protocol, if it belongs on the link.
+    fn enter(&mut self, mut frame: Frame) -> Option<(Frame, u8)> {
         let gateways = [self.behaviour.gateway_v4().map(IpAddr::V4), self.behaviour.gateway_v6().map(IpAddr::V6)];
         if let Some(answer) = gateways.into_iter().flatten().find_map(|gateway| introduce(&frame, gateway)) {
             self.tap.send(&answer);
-            return;
+            return None;
         }
-        let Some(header) = Header::read(frame.packet()) else { return };
+        let header = Header::read(frame.packet())?;
         let belongs = match header.source {
             IpAddr::V4(source) => self.behaviour.v4.is_some_and(|subnet| subnet.contains(&source)),
             IpAddr::V6(source) => {
                 // Neighbours and routers are talked about on the link alone.
                 if source.is_unicast_link_local() || source.is_unspecified() || header.protocol == ICMP6 {
-                    return;
+                    return None;
                 }
                 self.learn(source)
             }
         };
         if !belongs {
             self.refused.foreign_source += 1;
-            return;
+            return None;
         }
         self.behaviour.ecn_up.apply(frame.packet_mut());
-        self.up.enqueue(now, frame);
+        Some((frame, header.protocol))
     }
 
     /// Remembers a host of the network; returns whether it can be one.
