@@ -35,6 +35,7 @@ mod packet;
 mod product;
 mod router;
 mod tap;
+mod turn;
 
 pub use bed::{
     Bed, CELL, DefaultRoute, HostSide, Line, ORIGIN, PORTAL, Plan, RELAY, RELAY_NAME, RELAY_NAME_V4, RELAY_SECOND,
@@ -49,6 +50,7 @@ pub use origin::{
 pub use packet::Ecn;
 pub use product::{Client, Connector, Process, Programs, Relay, Snapshot, connect_plainly, limit_descriptors};
 pub use router::{Behaviour, CopyCounts, Network, Refused};
+pub use turn::{Turn, go_first};
 
 use std::io::Write;
 

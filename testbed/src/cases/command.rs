@@ -2,23 +2,14 @@
 //!
 //! Needs root. One case at a time on a machine: other runs wait for it, as each would measure the other.
 
-use std::fs::File;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::{Case, Context, Outcome};
-use crate::namespaces::{Bed, Programs};
-use anyhow::{Context as _, Result, bail};
+use crate::namespaces::{Bed, Programs, Turn, go_first};
+use anyhow::{Result, bail};
 use clap::Parser;
-
-/// What makes runs wait for each other.
-const LOCK: &str = "/run/tandem-cases.lock";
-/// How often a run that waits looks.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
-
-/// The nice value of a run.
-const PRIORITY: libc::c_int = -10;
 
 /// Tries cases of docs/CASES.md on real sockets, in network namespaces.
 #[derive(Debug, Parser)]
@@ -69,8 +60,7 @@ fn run(arguments: Arguments) -> Result<bool> {
         bail!("this machine lacks {lack}; run it with sudo, or in a virtual machine");
     }
     let programs = Programs::beside_this_one()?;
-    // SAFETY: makes this process, and what it starts, go before others, so that other work on the machine disturbs less.
-    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, PRIORITY) };
+    go_first();
     // Servers and applications of a thousand connections are in this process.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -107,14 +97,7 @@ fn run(arguments: Arguments) -> Result<bool> {
 
 /// Runs a case while no other run on this machine does.
 async fn alone(case: &Case, context: Context) -> Result<Outcome> {
-    let lock = File::create(LOCK).with_context(|| format!("opening {LOCK}"))?;
-    let mut told = false;
-    while lock.try_lock().is_err() {
-        if !std::mem::replace(&mut told, true) {
-            eprintln!("{}: waiting for another run of cases on this machine", case.code);
-        }
-        tokio::time::sleep(LOOK_AGAIN).await;
-    }
+    let _turn = Turn::wait(case.code).await?;
     eprintln!("{}: {}", case.code, case.what);
     let started = Instant::now();
     let result = (case.run)(context).await;
