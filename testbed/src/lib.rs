@@ -18,6 +18,8 @@ mod measure;
 pub mod namespaces;
 mod network;
 mod origins;
+#[cfg(target_os = "linux")]
+pub mod paper;
 mod scenario;
 pub mod virtual_time;
 

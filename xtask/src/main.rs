@@ -9,6 +9,7 @@ mod cases;
 mod clients;
 mod fuzz;
 mod man;
+mod paper;
 mod targets;
 mod test;
 
@@ -37,6 +38,10 @@ enum Task {
     /// Try cases of docs/CASES.md on real sockets, in network namespaces (needs root): measured beside allowed.
     #[command(disable_help_flag = true)]
     Cases(bed::CasesArguments),
+    /// Run the paper's experiments in network namespaces (needs root) and lay the results beside what it states; with
+    /// `--quick` in virtual time.
+    #[command(disable_help_flag = true)]
+    Paper(paper::PaperArguments),
     /// Drive other people's programs through the proxy, as far as installed: curl, git, pip, apt, ssh, Chromium.
     #[command(disable_help_flag = true)]
     Clients(clients::ClientsArguments),
@@ -58,6 +63,7 @@ fn main() -> ExitCode {
         Task::Test(arguments) => test::run(&arguments),
         Task::CheckCases => cases::check(),
         Task::Cases(arguments) => bed::run(&arguments),
+        Task::Paper(arguments) => paper::run(&arguments),
         Task::Clients(arguments) => clients::run(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
         Task::Fuzz(arguments) => fuzz::run(&arguments),
