@@ -52,7 +52,7 @@ impl Station {
         let address = socket.local_addr().unwrap();
         let public = vec![address.to_string().parse().unwrap()];
         let limits = Limits::default();
-        let config = Config { listen: vec![address], public, allow: Vec::new(), admin: None, limits };
+        let config = Config { listen: vec![address], public, allow: Vec::new(), admin: None, measure: true, limits };
         let directory = Directory::create(&files.path().join("relay"), &config).unwrap();
         let drain = CancellationToken::new();
         let serving = serve(&directory, socket, drain.clone());
@@ -94,6 +94,7 @@ fn serve(directory: &Directory, socket: std::net::UdpSocket, drain: Cancellation
         renewer: directory.renewer().unwrap().map(Arc::new),
         revoked: watch_revoked(directory.revoked_path()).unwrap(),
         limits: Limits::default(),
+        measuring: None,
         seed: None,
     };
     let rules = AccessRules::new(vec!["127.0.0.0/8".parse().unwrap()]);

@@ -15,6 +15,7 @@ pub mod fuzzing;
 pub mod hold;
 pub mod keys;
 pub mod link;
+pub mod measure;
 pub mod mode;
 pub mod networks;
 pub mod pairing;

@@ -27,6 +27,8 @@ pub struct Config {
     pub allow: Vec<IpNet>,
     /// Where metrics and health are told, a loopback address; `None` for nowhere.
     pub admin: Option<SocketAddr>,
+    /// Whether clients may measure their networks against the relay, in sessions and by TCP at the ports of `listen`.
+    pub measure: bool,
     /// How much the relay takes on.
     pub limits: Limits,
 }
@@ -41,8 +43,15 @@ struct File {
     #[serde(default)]
     allow: Vec<IpNet>,
     admin: Option<SocketAddr>,
+    #[serde(default = "on")]
+    measure: bool,
     #[serde(default)]
     limits: Limits,
+}
+
+/// Files that say nothing of a service that came later have it.
+fn on() -> bool {
+    true
 }
 
 /// Why a text is no configuration.
@@ -84,8 +93,8 @@ impl Config {
             return Err(ConfigError::Version(file.version));
         }
         let public = file.public.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
-        let File { listen, allow, admin, limits, .. } = file;
-        let config = Config { listen, public, allow, admin, limits };
+        let File { listen, allow, admin, measure, limits, .. } = file;
+        let config = Config { listen, public, allow, admin, measure, limits };
         config.check()?;
         Ok(config)
     }
@@ -117,6 +126,7 @@ impl Config {
             Some(admin) => format!("admin = \"{admin}\""),
             None => format!("# admin = {DEFAULT_ADMIN:?}"),
         };
+        let measure = self.measure;
         let limits = self.limits_text();
         format!(
             "# Settings of a Tandem relay.\n\
@@ -129,6 +139,9 @@ impl Config {
              allow = [{allow}]\n\
              # Loopback address where metrics (/metrics) and health (/healthz, /readyz) are told over HTTP.\n\
              {admin}\n\
+             # Whether clients may measure throughput and fairness against this relay, in sessions and, with a ticket from there,\n\
+             # by TCP at the ports of listen.\n\
+             measure = {measure}\n\
              \n\
              # How much the relay takes on; docs/RELAY.md explains each.\n\
              [limits]\n\
@@ -161,6 +174,7 @@ mod tests {
             public: vec!["relay.example.org:4433".parse().unwrap(), "[2001:db8::1]:4433".parse().unwrap()],
             allow: vec!["10.1.0.0/16".parse().unwrap()],
             admin: Some("127.0.0.1:9433".parse().unwrap()),
+            measure: true,
             limits: Limits { sessions_per_device: 3, ..Limits::default() },
         }
     }
@@ -168,7 +182,8 @@ mod tests {
     #[test]
     fn a_configuration_reads_back() {
         assert_eq!(Config::parse(&config().to_text()), Ok(config()));
-        let no_exceptions = Config { allow: Vec::new(), admin: None, limits: Limits::default(), ..config() };
+        let no_exceptions =
+            Config { allow: Vec::new(), admin: None, measure: false, limits: Limits::default(), ..config() };
         assert_eq!(Config::parse(&no_exceptions.to_text()), Ok(no_exceptions));
     }
 

@@ -14,6 +14,7 @@ pub mod identity;
 pub mod invitation;
 pub mod limits;
 pub mod manual;
+mod measure;
 mod memory;
 mod metrics;
 mod places;

@@ -7,10 +7,14 @@ use std::sync::Arc;
 use anyhow::Context;
 use socket2::{Domain, Protocol, Socket, Type};
 use tandem_core::transport::{PathSocket, UdpPathSocket};
+use tokio::net::TcpListener;
 
 /// Socket buffers asked for, in bytes: what arrives in some 20 ms at 1 Gbit/s while the process is not scheduled. The
 /// kernel may give less.
 const BUFFER_BYTES: usize = 4 << 20;
+
+/// TCP connections that wait to be accepted.
+const BACKLOG: i32 = 128;
 
 /// A UDP socket for each address.
 pub(crate) fn bind(listen: &[SocketAddr]) -> anyhow::Result<Vec<Arc<dyn PathSocket>>> {
@@ -32,6 +36,29 @@ pub(crate) fn bind(listen: &[SocketAddr]) -> anyhow::Result<Vec<Arc<dyn PathSock
         sockets.push(UdpPathSocket::new(socket)?);
     }
     Ok(sockets)
+}
+
+/// TCP listeners at the same addresses, for measuring; none if one of them is taken, by a web server for instance.
+pub(crate) fn bind_tcp(listen: &[SocketAddr]) -> Vec<TcpListener> {
+    let bound: std::io::Result<_> = listen.iter().copied().map(open_tcp).collect();
+    bound.unwrap_or_else(|error| {
+        tracing::warn!(%error, "clients cannot measure fairness: TCP at the relay's own port cannot be listened on");
+        Vec::new()
+    })
+}
+
+fn open_tcp(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if let SocketAddr::V6(v6) = address {
+        socket.set_only_v6(!v6.ip().is_unspecified())?;
+    }
+    socket.set_nonblocking(true)?;
+    // Otherwise a restart would have to wait for connections of before.
+    #[cfg(unix)]
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
 }
 
 fn open(address: SocketAddr) -> std::io::Result<UdpSocket> {

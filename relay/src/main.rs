@@ -25,7 +25,7 @@ use tandem_relay::egress::{OwnAddresses, TcpEgress};
 use tandem_relay::invitation::invitation;
 use tandem_relay::manual;
 use tandem_relay::rules::AccessRules;
-use tandem_relay::serve::{Limits, Relay, RelayConfig};
+use tandem_relay::serve::{Limits, Measuring, Relay, RelayConfig};
 use tandem_relay::tokens::{Claims, watch_revoked};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -188,7 +188,7 @@ fn start_log(format: LogFormat) {
 fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Init { dir, listen, public, admin } => {
-            let config = Config { listen, public, allow: Vec::new(), admin, limits: Limits::default() };
+            let config = Config { listen, public, allow: Vec::new(), admin, measure: true, limits: Limits::default() };
             let directory = Directory::create(&dir.dir, &config)?;
             issue(&directory, FIRST_TOKEN.0, FIRST_TOKEN.1)
         }
@@ -296,6 +296,7 @@ fn serve(directory: &Directory, allow: Vec<IpNet>) -> anyhow::Result<()> {
             revoked: watch_revoked(directory.revoked_path())
                 .with_context(|| directory.revoked_path().display().to_string())?,
             limits: config.limits,
+            measuring: config.measure.then(|| Measuring::new(listen::bind_tcp(&config.listen))).transpose()?,
             seed: None,
         };
         let sockets = listen::bind(&config.listen)?;

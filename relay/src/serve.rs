@@ -7,16 +7,18 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tandem_core::transport::{BindError, PathSocket, RelayEndpoint, RelayEndpointConfig};
-use tandem_proto::wire::flow::{CloseCode, RefusedReason};
+use tandem_proto::wire::flow::{CloseCode, FEATURE_MEASURE, RefusedReason};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::directory::Pin;
 use crate::egress::Egress;
 use crate::identity::Identity;
 pub use crate::limits::Limits;
+pub use crate::measure::Measuring;
 use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::places::Places;
@@ -42,12 +44,14 @@ pub struct RelayConfig {
     pub revoked: watch::Receiver<Arc<Revoked>>,
     /// How much the relay takes on.
     pub limits: Limits,
+    /// The measuring service; `None` to offer none.
+    pub measuring: Option<Measuring>,
     /// Seeds the endpoint's randomness in tests; `None` in earnest.
     pub seed: Option<[u8; 32]>,
 }
 
 impl RelayConfig {
-    /// A relay with the default limits that has no key to come, renews no tokens and has taken none back.
+    /// A relay with the default limits that has no key to come, renews no tokens, has taken none back and measures nothing.
     pub fn new(identity: Identity, verifier: Verifier) -> Self {
         Self {
             identity,
@@ -56,6 +60,7 @@ impl RelayConfig {
             renewer: None,
             revoked: watch::channel(Arc::default()).1,
             limits: Limits::default(),
+            measuring: None,
             seed: None,
         }
     }
@@ -71,7 +76,15 @@ pub(crate) struct Shared<E> {
     pub(crate) places: Arc<Places<Arc<Live>>>,
     pub(crate) memory: Arc<Memory>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) measuring: Option<Arc<Measuring>>,
     pub(crate) egress: E,
+}
+
+impl<E> Shared<E> {
+    /// The optional abilities of this relay.
+    pub(crate) fn features(&self) -> u32 {
+        if self.measuring.is_some() { FEATURE_MEASURE } else { 0 }
+    }
 }
 
 /// A relay that is bound to its sockets.
@@ -86,7 +99,7 @@ impl<E: Egress> Relay<E> {
     /// # Errors
     /// When the endpoint cannot be made.
     pub fn bind(config: RelayConfig, sockets: Vec<Arc<dyn PathSocket>>, egress: E) -> Result<Self, BindError> {
-        let RelayConfig { identity, next_pin, verifier, renewer, revoked, limits, seed } = config;
+        let RelayConfig { identity, next_pin, verifier, renewer, revoked, limits, measuring, seed } = config;
         let cert_der = identity.certificate_der().to_vec();
         let handshakes = limits.handshakes();
         let endpoint = RelayEndpointConfig { cert_der, key_pkcs8_der: identity.key_der(), handshakes, seed };
@@ -94,7 +107,9 @@ impl<E: Egress> Relay<E> {
         let places = Places::new(limits.sessions, limits.sessions_per_device);
         let memory = Arc::new(Memory::new(limits.memory_bytes()));
         let metrics = Arc::new(Metrics::new(limits.sessions));
-        let shared = Shared { next_pin, verifier, renewer, revoked, limits, places, memory, metrics, egress };
+        let measuring = measuring.map(Arc::new);
+        let shared =
+            Shared { next_pin, verifier, renewer, revoked, limits, places, memory, metrics, measuring, egress };
         Ok(Self { endpoint, shared: Arc::new(shared) })
     }
 
@@ -120,6 +135,8 @@ impl<E: Egress> Relay<E> {
     /// # Cancel safety
     /// Dropping the future ends every session at once.
     pub async fn serve(self, drain: CancellationToken) {
+        let measuring = self.shared.measuring.clone().map(|service| tokio::spawn(service.serve_tcp()));
+        let _measuring = measuring.map(AbortOnDropHandle::new);
         let mut sessions = JoinSet::new();
         let mut draining = false;
         while !(draining && sessions.is_empty()) {

@@ -53,6 +53,7 @@ async fn the_operators_page_tells_of_every_metric_and_setting() {
         public: vec!["relay.example.org:4433".parse().unwrap()],
         allow: Vec::new(),
         admin: None,
+        measure: true,
         limits: Limits::default(),
     };
     for line in config.to_text().lines() {

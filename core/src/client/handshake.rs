@@ -7,7 +7,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tandem_proto::pairing::PairingLink;
 use tandem_proto::wire::flow::{
-    ControlMessage, DecodeError, FRAME_HEAD, Hello, Refused, RefusedReason, VersionRange, Welcome, frame_length,
+    ControlMessage, DecodeError, FEATURE_MEASURE, FRAME_HEAD, Hello, Refused, RefusedReason, VersionRange, Welcome,
+    frame_length,
 };
 use tokio::time::timeout;
 
@@ -121,7 +122,7 @@ pub(super) async fn say_hello(
         let Stream { mut send, recv } = connection.open_stream().await?;
         let hello = ControlMessage::Hello(Hello {
             versions: VersionRange::OURS,
-            features: 0,
+            features: FEATURE_MEASURE,
             congestion: Some(congestion),
             token: link.token.clone(),
             client: concat!("tandem ", env!("CARGO_PKG_VERSION")).to_owned(),

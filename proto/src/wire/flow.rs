@@ -10,6 +10,7 @@
 mod bytes;
 mod close;
 mod control_stream;
+mod measure;
 mod request;
 mod target;
 
@@ -19,7 +20,13 @@ pub use control_stream::{
     ControlMessage, FRAME_HEAD, GoingAway, Hello, MAX_FRAME, MAX_REASON, MAX_TOKEN, MAX_VERSION_TEXT, Refused,
     RefusedReason, Update, VERSION, VersionRange, Welcome, frame_length,
 };
-pub use request::{REQUEST_HEAD, decode_answer, decode_request, encode_answer, encode_request, request_length};
+pub use measure::{
+    FEATURE_MEASURE, GRANT_LEN, Grant, MAX_MEASURE_SECONDS, Measure, TCP_HEAD, TICKET_LEN, UPLOAD_REPORT_MS,
+    decode_tcp_head,
+};
+pub use request::{
+    REQUEST_HEAD, Request, decode_answer, decode_request, encode_answer, encode_request, request_length,
+};
 pub use target::{Host, MAX_NAME, Target, TargetError};
 
 use serde::{Deserialize, Serialize};

@@ -120,6 +120,7 @@ mod tests {
             public: vec!["127.0.0.1:4433".parse().unwrap()],
             allow: Vec::new(),
             admin: None,
+            measure: true,
             limits: crate::limits::Limits::default(),
         };
         Directory::create(&path.join("relay"), &config).unwrap()

@@ -74,7 +74,7 @@ pub(super) async fn admit<E>(connection: &Connection, relay: &Shared<E>) -> Opti
             let mut next_pin = relay.next_pin.clone();
             let welcome = ControlMessage::Welcome(Welcome {
                 version,
-                features: 0,
+                features: hello.features & relay.features(),
                 max_flows: relay.limits.flows_per_session,
                 token_expires: u64::try_from(claims.expires.unix_timestamp()).unwrap_or(0),
                 congestion: Some(congestion),

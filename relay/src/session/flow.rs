@@ -8,10 +8,11 @@ use prometheus::IntGauge;
 use tandem_core::dial::{FlowRecv, FlowSend};
 use tandem_core::pump::pump;
 use tandem_core::transport::{RecvStream, Stream};
-use tandem_proto::wire::flow::{OpenError, REQUEST_HEAD, Target, decode_request, encode_answer, request_length};
+use tandem_proto::wire::flow::{OpenError, REQUEST_HEAD, Request, decode_request, encode_answer, request_length};
 use tokio::time::{Instant, timeout};
 
 use crate::egress::Egress;
+use crate::measure::Job;
 use crate::serve::Shared;
 
 /// How long a request may take once its stream is there; a stream that never asks must not hold a place.
@@ -24,10 +25,19 @@ pub(super) async fn serve<E: Egress>(stream: Stream, relay: Arc<Shared<E>>) {
     let asked = Instant::now();
     let opened = {
         let open = async {
-            let target = timeout(REQUEST_TIMEOUT, read_request(&mut recv)).await.unwrap_or(Err(OpenError::TimedOut))?;
-            let connection = relay.egress.connect(&target).await;
-            tracing::debug!(%target, outcome = ?connection.as_ref().map(drop), "flow");
-            connection
+            let request =
+                timeout(REQUEST_TIMEOUT, read_request(&mut recv)).await.unwrap_or(Err(OpenError::TimedOut))?;
+            match request {
+                Request::Tcp(target) => {
+                    let connection = relay.egress.connect(&target).await;
+                    tracing::debug!(%target, outcome = ?connection.as_ref().map(drop), "flow");
+                    Ok(Opened::Tcp(connection?))
+                }
+                Request::Measure(what) => {
+                    let service = relay.measuring.as_ref().ok_or(OpenError::Forbidden)?;
+                    Ok(Opened::Measure(service.judge(what)?))
+                }
+            }
         };
         tokio::select! {
             opened = open => opened,
@@ -37,15 +47,22 @@ pub(super) async fn serve<E: Egress>(stream: Stream, relay: Arc<Shared<E>>) {
     };
     relay.metrics.flow_answered(opened.as_ref().map(drop).map_err(|error| *error), asked.elapsed());
     match opened {
-        Ok(connection) => {
+        Ok(Opened::Tcp(connection)) => {
             // A stream that breaks here breaks the pump as well, which then resets the connection.
             if send.write_all(&[encode_answer(Ok(()))]).await.is_ok() {
                 let stats = pump(Stream { send, recv }.into_flow(), connection).await;
                 tracing::debug!(?stats, "flow ended");
             }
         }
+        Ok(Opened::Measure(job)) => job.run(Stream { send, recv }).await,
         Err(error) => refuse(Stream { send, recv }, error).await,
     }
+}
+
+/// What a request has led to.
+enum Opened<'r, C> {
+    Tcp(C),
+    Measure(Job<'r>),
 }
 
 /// Counts a flow for as long as it is there.
@@ -76,14 +93,14 @@ pub(super) async fn refuse(stream: Stream, error: OpenError) {
 }
 
 /// Takes exactly the request off the stream.
-async fn read_request(recv: &mut RecvStream) -> Result<Target, OpenError> {
+async fn read_request(recv: &mut RecvStream) -> Result<Request, OpenError> {
     let mut request = [0; REQUEST_HEAD + u8::MAX as usize];
     let (head, rest) = request.split_first_chunk_mut::<REQUEST_HEAD>().expect("the array is longer than a head");
     recv.read_exact(head).await.map_err(|_| OpenError::Internal)?;
     let length = request_length(head).map_err(not_understood)?;
     recv.read_exact(&mut rest[..length - REQUEST_HEAD]).await.map_err(|_| OpenError::Internal)?;
     match decode_request(&request[..length]).map_err(not_understood)? {
-        Some((target, _)) => Ok(target),
+        Some((request, _)) => Ok(request),
         None => Err(OpenError::Internal),
     }
 }

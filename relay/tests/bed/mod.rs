@@ -22,7 +22,7 @@ use tandem_proto::wire::flow::{
 use tandem_relay::egress::{OwnAddresses, TcpEgress};
 use tandem_relay::identity::Identity;
 use tandem_relay::rules::AccessRules;
-use tandem_relay::serve::{Limits, Monitor, Relay, RelayConfig};
+use tandem_relay::serve::{Limits, Measuring, Monitor, Relay, RelayConfig};
 use tandem_relay::tokens::{Authority, Renewer, Revoked, Verifier};
 use time::OffsetDateTime;
 use tokio::net::{TcpListener, TcpStream};
@@ -68,6 +68,9 @@ impl Bed {
         let authority = Authority::generate().unwrap();
         let (revoked, receiver) = watch::channel(Arc::default());
         let next_pin = watch::Sender::new(Some([9; 32]));
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let measuring = Some(Measuring::new(vec![TcpListener::from_std(listener).unwrap()]).unwrap());
         let config = RelayConfig {
             identity,
             next_pin: next_pin.subscribe(),
@@ -75,6 +78,7 @@ impl Bed {
             verifier,
             revoked: receiver,
             limits,
+            measuring,
             seed: None,
         };
         let rules = AccessRules::new(allow.iter().map(|net| net.parse().unwrap()).collect());

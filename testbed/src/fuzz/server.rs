@@ -28,6 +28,7 @@ pub(super) fn settings_seeds() -> Vec<Vec<u8>> {
         public: vec!["relay.example.org:4433".parse().expect("a target")],
         allow: vec!["10.1.0.0/16".parse().expect("a network"), "fd00::/8".parse().expect("a network")],
         admin: Some("[::1]:9433".parse().expect("an address")),
+        measure: false,
         limits: Limits { sessions: 7, ..Limits::default() },
     };
     vec![config.to_text().into_bytes(), b"version = 1\nlisten = []\npublic = [\"a:1\"]\n".to_vec()]

@@ -5,8 +5,8 @@ use tandem_proto::pairing::{PairingLink, Secret};
 use tandem_proto::path::order::{PathOrder, PathRole};
 use tandem_proto::wire::control::{Frame, Message, PathId, PathReport, PathSent, SentReport, is_control, session_of};
 use tandem_proto::wire::flow::{
-    CloseCode, ControlMessage, GoingAway, Hello, Host, OpenError, Refused, RefusedReason, Target, VersionRange,
-    Welcome, decode_answer, decode_request, encode_answer, encode_request, frame_length, request_length,
+    CloseCode, ControlMessage, GoingAway, Hello, Host, Measure, OpenError, Refused, RefusedReason, Request, Target,
+    VersionRange, Welcome, decode_answer, decode_request, encode_answer, encode_request, frame_length, request_length,
 };
 use tandem_proto::wire::header::{HEADER_LEN, Header, is_framed, is_quic};
 
@@ -76,11 +76,14 @@ pub(super) fn control_seeds() -> Vec<Vec<u8>> {
 pub(super) fn request(bytes: &[u8]) {
     if let Some(head) = bytes.first_chunk()
         && let Ok(length) = request_length(head)
-        && let Ok(Some((target, used))) = decode_request(bytes)
+        && let Ok(Some((request, used))) = decode_request(bytes)
     {
         assert_eq!(length, used);
         let mut again = Vec::new();
-        encode_request(&target, &mut again).expect("what was read can be written");
+        match request {
+            Request::Tcp(target) => encode_request(&target, &mut again).expect("what was read can be written"),
+            Request::Measure(measure) => again.extend(measure.encode()),
+        }
         assert_eq!(again, bytes[..used]);
         for cut in 0..used {
             assert_eq!(decode_request(&bytes[..cut]), Ok(None), "cut after {cut} bytes");
@@ -99,7 +102,8 @@ pub(super) fn request_seeds() -> Vec<Vec<u8>> {
         out
     };
     let long = format!("{}.example:65535", "a".repeat(240));
-    ["example.org:443", "192.0.2.1:80", "[2001:db8::1]:1", &long].iter().map(encode).collect()
+    let targets = ["example.org:443", "192.0.2.1:80", "[2001:db8::1]:1", &long];
+    targets.iter().map(encode).chain([Measure::Upload { seconds: 9 }.encode().to_vec()]).collect()
 }
 
 /// The control stream, frame after frame.

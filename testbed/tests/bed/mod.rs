@@ -20,7 +20,7 @@ use tandem_proto::pairing::PairingLink;
 use tandem_proto::stats::{PathState, Snapshot};
 use tandem_proto::wire::flow::OpenError;
 use tandem_relay::identity::Identity;
-use tandem_relay::serve::{Relay, RelayConfig};
+use tandem_relay::serve::{Measuring, Relay, RelayConfig};
 use tandem_relay::tokens::{Authority, Revoked};
 use tandem_testbed::virtual_time::run;
 use tandem_testbed::{Line, Origins, VirtualNetwork, VirtualSocket};
@@ -91,6 +91,7 @@ impl Bed {
         let identity = Identity::from_pem(&self.identity).unwrap();
         let config = RelayConfig {
             revoked: self.revoked.subscribe(),
+            measuring: Some(Measuring::new(Vec::new()).unwrap()),
             seed: Some([4; 32]),
             ..RelayConfig::new(identity, self.authority.verifier())
         };

@@ -86,7 +86,7 @@ impl fmt::Display for VersionRange {
 pub struct Hello {
     /// The protocol versions that the client speaks.
     pub versions: VersionRange,
-    /// Optional abilities of the client, one bit each; none is defined in version 1, and unknown bits are ignored.
+    /// Optional abilities of the client, one bit each ([`super::FEATURE_MEASURE`]); unknown bits are ignored.
     pub features: u32,
     /// The congestion controller wished for the download; `None` leaves the choice to the relay, and so does a name that
     /// this version does not know.

@@ -1,4 +1,4 @@
-//! How a flow opens: the client's request and the relay's answer (`docs/PROTOCOL.md`, "Flows").
+//! How a flow opens: the client's request and the relay's answer (`docs/PROTOCOL.md`, "Flows" and "Measuring").
 //!
 //! A request's first [`REQUEST_HEAD`] bytes tell how long it is, so that a reader can take exactly the request off the
 //! stream and leave the flow's own bytes where they are. An answer is one byte.
@@ -6,6 +6,7 @@
 use std::net::IpAddr;
 
 use super::bytes::Reader;
+use super::measure::{KIND_MEASURE, Measure};
 use super::{DecodeError, Host, OpenError, Target};
 
 /// Bytes of a request from which [`request_length`] tells its whole length.
@@ -15,6 +16,15 @@ const KIND_TCP: u8 = 1;
 const HOST_NAME: u8 = 1;
 const HOST_IPV4: u8 = 4;
 const HOST_IPV6: u8 = 6;
+
+/// What the client wants of a new stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request {
+    /// A TCP flow to a target.
+    Tcp(Target),
+    /// The measuring service of the relay itself.
+    Measure(Measure),
+}
 
 /// Appends the request for a TCP flow to `target`.
 ///
@@ -43,8 +53,13 @@ pub fn encode_request(target: &Target, out: &mut Vec<u8>) -> Result<(), DecodeEr
 /// [`DecodeError`] for a kind of flow or host that this version does not know; nothing is known of the rest then.
 pub fn request_length(head: &[u8; REQUEST_HEAD]) -> Result<usize, DecodeError> {
     let [kind, host_kind, length, ..] = *head;
-    if kind != KIND_TCP {
-        return Err(DecodeError::Value { field: "flow kind", found: kind.into(), allowed: "1 (TCP)" });
+    match kind {
+        KIND_TCP => {}
+        KIND_MEASURE => return Measure::decode(*head).map(|_| REQUEST_HEAD),
+        other => {
+            let allowed = "1 (TCP), 2 (measure)";
+            return Err(DecodeError::Value { field: "flow kind", found: other.into(), allowed });
+        }
     }
     let (right, allowed) = match host_kind {
         HOST_NAME => (length >= 1, "1 to 255 for a name"),
@@ -61,13 +76,12 @@ pub fn request_length(head: &[u8; REQUEST_HEAD]) -> Result<usize, DecodeError> {
     Ok(REQUEST_HEAD + usize::from(length))
 }
 
-/// Reads a request off the front of `bytes`; answers with the target and the request's length, or `None` while it is not
-/// whole.
+/// Reads a request off the front of `bytes`; answers with it and its length, or `None` while it is not whole.
 ///
 /// # Errors
 /// [`DecodeError`] for anything that is no request of this version; the flow is to be answered with
 /// [`OpenError::Internal`].
-pub fn decode_request(bytes: &[u8]) -> Result<Option<(Target, usize)>, DecodeError> {
+pub fn decode_request(bytes: &[u8]) -> Result<Option<(Request, usize)>, DecodeError> {
     let Some(head) = bytes.first_chunk::<REQUEST_HEAD>() else {
         return Ok(None);
     };
@@ -75,6 +89,9 @@ pub fn decode_request(bytes: &[u8]) -> Result<Option<(Target, usize)>, DecodeErr
     let Some(request) = bytes.get(..length) else {
         return Ok(None);
     };
+    if head[0] == KIND_MEASURE {
+        return Ok(Some((Request::Measure(Measure::decode(*head)?), length)));
+    }
     let [_, host_kind, _, port @ ..] = *head;
     let port = u16::from_be_bytes(port);
     check_port(port)?;
@@ -90,7 +107,7 @@ pub fn decode_request(bytes: &[u8]) -> Result<Option<(Target, usize)>, DecodeErr
             Host::Name(String::from_utf8(name.to_vec()).map_err(|_| WRONG_NAME)?)
         }
     };
-    Ok(Some((Target { host, port }, length)))
+    Ok(Some((Request::Tcp(Target { host, port }), length)))
 }
 
 const WRONG_NAME: DecodeError =
@@ -161,14 +178,17 @@ mod tests {
                 prop_assert_eq!(decode_request(&bytes[..cut]), Ok(None));
             }
             bytes.extend_from_slice(&rest);
-            prop_assert_eq!(decode_request(&bytes), Ok(Some((target, length))));
+            prop_assert_eq!(decode_request(&bytes), Ok(Some((Request::Tcp(target), length))));
         }
 
         #[test]
         fn any_bytes_are_a_request_an_error_or_too_few(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-            if let Ok(Some((target, used))) = decode_request(&bytes) {
+            if let Ok(Some((request, used))) = decode_request(&bytes) {
                 let mut again = Vec::new();
-                encode_request(&target, &mut again).unwrap();
+                match request {
+                    Request::Tcp(target) => encode_request(&target, &mut again).unwrap(),
+                    Request::Measure(measure) => again.extend(measure.encode()),
+                }
                 prop_assert_eq!(&again[..], &bytes[..used]);
             }
         }
@@ -177,7 +197,7 @@ mod tests {
     #[test]
     fn a_wrong_request_is_refused_with_its_field() {
         let error = |bytes: &[u8]| decode_request(bytes).unwrap_err().to_string();
-        assert!(error(&[2, 4, 4, 0, 80]).contains("flow kind is 2"));
+        assert!(error(&[3, 4, 4, 0, 80]).contains("flow kind is 3"));
         assert!(error(&[1, 3, 4, 0, 80]).contains("host kind is 3"));
         assert!(error(&[1, 4, 16, 0, 80]).contains("host length is 16"));
         assert!(error(&[1, 1, 0, 0, 80]).contains("host length is 0"));
