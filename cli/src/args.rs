@@ -13,6 +13,7 @@ use tandem_core::inbound::Forward;
 use tandem_proto::congestion::Algorithm;
 use tandem_proto::mode::{Mode, Sides};
 use tandem_proto::networks::Settings;
+use tandem_proto::wire::flow::MAX_MEASURE_SECONDS;
 use tracing_subscriber::EnvFilter;
 
 use crate::link::{self, Paired};
@@ -59,6 +60,10 @@ pub(crate) enum Command {
     Events(EventsOptions),
     /// Show the counters of the running client.
     Stats(Output),
+    /// Measure the networks of the running client against its relay, beside whatever else it does. The data counts for the
+    /// networks' caps.
+    #[command(subcommand)]
+    Measure(MeasureCommand),
     /// Change how the running client uses its paths.
     Mode(ModeArguments),
     /// Stop the running client.
@@ -103,6 +108,25 @@ pub(crate) enum RelayCommand {
         #[arg(long, conflicts_with = "name")]
         nearest: bool,
     },
+}
+
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub(crate) enum MeasureCommand {
+    /// Each network alone, and all of them at once: throughput both ways, round-trip time under load, loss.
+    Speed(MeasureOptions),
+    /// A TCP download on each network, alone and beside one through the tunnel: what others on the network keep.
+    Fairness(MeasureOptions),
+}
+
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct MeasureOptions {
+    /// How long each transfer takes, in seconds, 1 to 60.
+    #[arg(long, value_name = "SECONDS", default_value_t = 8,
+        value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_MEASURE_SECONDS)))]
+    pub(crate) seconds: u16,
+    /// Print the report as JSON (progress goes to standard error).
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Clone, Copy, Args)]

@@ -1,7 +1,7 @@
 //! `tandem`: the headless client and its owner's tool.
 //!
 //! `pair` keeps a pairing link, `relay` shows and changes what is kept, `run` is the client itself, and `status`, `paths`,
-//! `path`, `events`, `stats`, `mode` and `stop` talk to a running one through its control socket; `doctor` finds out why
+//! `path`, `events`, `stats`, `measure`, `mode` and `stop` talk to a running one through its control socket; `doctor` finds out why
 //! there is no connection, or a bad one, and `demo` shows
 //! all of it on one machine. Output is for people; with `--json` it is for programs, of a running client the snapshot that
 //! every surface shows.
@@ -11,6 +11,7 @@ mod demo;
 mod doctor;
 mod events;
 mod link;
+mod measure;
 mod run;
 mod show;
 mod shutdown;
@@ -22,11 +23,12 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{CommandFactory as _, Parser as _};
 use tandem_core::client::control::{self, Request};
+use tandem_proto::measure::Kind;
 use tandem_proto::networks::Settings;
 use tandem_relay::manual;
 use tracing_subscriber::EnvFilter;
 
-use self::args::{Arguments, Command, PathCommand};
+use self::args::{Arguments, Command, MeasureCommand, PathCommand};
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -65,6 +67,8 @@ async fn carry_out(arguments: Arguments) -> anyhow::Result<ExitCode> {
             ask(Request::Mode(mode)).await?;
             Ok(tandem_core::print::print(&format!("mode is now {mode}\n"))?)
         }
+        Command::Measure(MeasureCommand::Speed(options)) => measure::run(&control()?, Kind::Speed, options).await,
+        Command::Measure(MeasureCommand::Fairness(options)) => measure::run(&control()?, Kind::Fairness, options).await,
         Command::Stop => {
             ask(Request::Stop).await?;
             Ok(())

@@ -25,6 +25,7 @@ pub mod fuzzing;
 mod handshake;
 mod leftovers;
 mod maker;
+mod measure;
 mod names;
 mod nat64;
 mod networks;
@@ -36,6 +37,7 @@ mod ways;
 
 pub use accounts::StateError;
 pub use engine::{Engine, EngineConfig, EngineError, EngineHandle, default_addresses};
+pub use measure::Measurement;
 
 /// Where what networks carry is kept unless told otherwise; `None` without a home.
 pub fn default_state() -> Option<std::path::PathBuf> {

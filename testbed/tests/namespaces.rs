@@ -72,6 +72,42 @@ async fn everything_arrives_in_every_mode_over_lossy_networks() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn speed_and_fairness_are_measured_on_every_network() {
+    if !or_skip("speed_and_fairness_are_measured_on_every_network") {
+        return;
+    }
+    let product = start(&Plan::paper(0.0, 7), &["--bicast", "both"]).await;
+    let programs = Programs::beside_this_one().unwrap();
+    let control = product.bed.folder().join("control.sock");
+    let measure = async |what: &str| {
+        let mut command = tokio::process::Command::new(programs.tandem());
+        command.args(["measure", what, "--seconds", "2", "--json", "--control"]).arg(&control);
+        let output = timeout(PATIENCE, command.output()).await.unwrap().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
+    };
+    let speed = measure("speed").await;
+    let rows = speed["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 3, "{speed}");
+    for row in rows {
+        assert!(row["down"]["mbps"].as_f64().unwrap() > 0.1 && row["up"]["mbps"].as_f64().unwrap() > 0.1, "{speed}");
+    }
+    let fairness = measure("fairness").await;
+    assert!(fairness["tunnel_mbps"].as_f64().unwrap() > 0.1, "{fairness}");
+    let rows = fairness["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2, "{fairness}");
+    for row in rows {
+        for figure in ["tcp_alone_mbps", "tcp_beside_mbps", "tunnel_mbps"] {
+            assert!(row[figure].as_f64().unwrap() > 0.1, "{fairness}");
+        }
+    }
+    // What TCP carried beside the tunnel counts as well: at 0.1 Mbit/s in the least for 4 s.
+    let status = product.client.snapshot().await.unwrap();
+    let used = |network: &serde_json::Value| network["used_today_bytes"].as_u64().unwrap();
+    assert!(status.0["networks"].as_array().unwrap().iter().all(|network| used(network) > 50_000), "{}", status.0);
+}
+
 /// PATH-3: that flows live; how long pauses are is measured by `cargo xtask cases`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_nat_that_changes_the_port_ends_no_flow() {

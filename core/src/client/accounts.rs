@@ -166,8 +166,7 @@ impl Accounts {
         had
     }
 
-    /// Counts what a network carried, as if its sockets had.
-    #[cfg(test)]
+    /// Counts IP packets, in bytes, that a network carried by other sockets than those of [`Self::measure`].
     pub(super) fn charge(&self, network: &str, bytes: u64) {
         self.state.lock().book.charge(network, bytes);
         self.settle();

@@ -2,8 +2,9 @@
 //!
 //! A request is one line of JSON, and so is its answer: `{"command":"status"}` gets `{"ok":{...}}` with the snapshot,
 //! `{"command":"mode","mode":"bicast","bicast":"both"}` and `{"command":"stop"}` get `{"ok":null}`; whatever fails gets
-//! `{"error":"..."}`. A connection may ask any number of times, but for `{"command":"events"}`: after `{"ok":null}` it gets
-//! a line for every event, until one of the two has enough.
+//! `{"error":"..."}`. A connection may ask any number of times, but for `{"command":"events"}` and
+//! `{"command":"measure","what":"speed","seconds":5}`: after `{"ok":null}` it gets a line for every event, until one of the
+//! two has enough.
 //!
 //! The socket is a file that its owner alone can use (mode 0600, and the peer's user is checked) in the user's runtime
 //! directory; on Windows a named pipe that its owner alone can open. One left behind by a crash is replaced; a living one
@@ -14,20 +15,23 @@
 mod local;
 
 use std::io;
+use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use interprocess::local_socket::tokio::{Listener, Stream};
 use interprocess::local_socket::traits::tokio::{Listener as _, Stream as _};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tandem_proto::events::{TimedEvent, Watcher};
+use tandem_proto::measure::Kind;
 use tandem_proto::mode::Mode;
 use tandem_proto::stats::Snapshot;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, Lines};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::EngineHandle;
+use super::{EngineHandle, Measurement};
 
 /// The longest request, in bytes.
 const MAX_REQUEST: u64 = 4096;
@@ -66,6 +70,13 @@ pub enum Request {
     },
     /// Tell what happens from now on.
     Events,
+    /// Measure, see [`tandem_proto::measure`], and tell how far it is and what comes of it.
+    Measure {
+        /// What.
+        what: Kind,
+        /// How long each transfer takes, 1 to 60.
+        seconds: u16,
+    },
     /// Stop the engine.
     Stop,
 }
@@ -181,41 +192,63 @@ pub async fn ask(path: &Path, request: &Request) -> Result<Option<Snapshot>, Con
     }
 }
 
-/// What happens to an engine, as it tells it.
-pub struct Events {
+/// What an engine tells, a line each, until one of the two has enough.
+pub struct Told<T> {
     lines: Lines<BufReader<Stream>>,
     path: PathBuf,
+    of: PhantomData<T>,
 }
 
-impl Events {
+/// What happens to an engine, as it tells it.
+pub type Events = Told<TimedEvent>;
+
+impl Told<TimedEvent> {
     /// Begins to listen to the engine at `path`.
     ///
     /// # Errors
     /// As [`ask`].
     pub async fn of(path: &Path) -> Result<Self, ControlError> {
+        Self::begin(path, &Request::Events).await
+    }
+}
+
+impl Told<tandem_proto::measure::Event> {
+    /// Has the engine at `path` measure. Dropped, it ends that.
+    ///
+    /// # Errors
+    /// As [`ask`].
+    pub async fn of(path: &Path, what: Kind, seconds: u16) -> Result<Self, ControlError> {
+        Self::begin(path, &Request::Measure { what, seconds }).await
+    }
+}
+
+impl<T: DeserializeOwned> Told<T> {
+    async fn begin(path: &Path, request: &Request) -> Result<Self, ControlError> {
         let failed = |source| ControlError::Io { path: path.to_owned(), source };
         let stream = reach(path).await?;
         let begin = async {
-            (&stream).write_all(b"{\"command\":\"events\"}\n").await?;
+            let mut line = serde_json::to_vec(request).map_err(io::Error::other)?;
+            line.push(b'\n');
+            (&stream).write_all(&line).await?;
             let mut lines = BufReader::new(stream).lines();
             Ok::<_, io::Error>((lines.next_line().await?.unwrap_or_default(), lines))
         };
         let begun = timeout(ANSWER_LIMIT, begin).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         let (answer, lines) = begun.map_err(failed)?;
         match serde_json::from_str(&answer).map_err(|error| failed(io::Error::other(error)))? {
-            Answer::Ok(_) => Ok(Self { lines, path: path.to_owned() }),
+            Answer::Ok(_) => Ok(Self { lines, path: path.to_owned(), of: PhantomData }),
             Answer::Error(error) => Err(ControlError::Engine(error)),
         }
     }
 
-    /// The next event; `None` once the engine is gone.
+    /// The next thing told; `None` at the end.
     ///
     /// # Errors
     /// [`ControlError::Io`].
     ///
     /// # Cancel safety
     /// May be dropped and called again.
-    pub async fn next(&mut self) -> Result<Option<TimedEvent>, ControlError> {
+    pub async fn next(&mut self) -> Result<Option<T>, ControlError> {
         let failed = |source| ControlError::Io { path: self.path.clone(), source };
         match self.lines.next_line().await.map_err(failed)? {
             Some(line) => serde_json::from_str(&line).map(Some).map_err(|error| failed(io::Error::other(error))),
@@ -252,6 +285,12 @@ async fn answer_all(stream: Stream, engine: EngineHandle) {
             Ok(Request::Events) => {
                 if writer.write_all(b"{\"ok\":null}\n").await.is_ok() {
                     tell_events(&mut reader, &mut writer, &engine).await;
+                }
+                return;
+            }
+            Ok(Request::Measure { what, seconds }) => {
+                if writer.write_all(b"{\"ok\":null}\n").await.is_ok() {
+                    tell_measurement(&mut reader, &mut writer, engine.measure(what, seconds)).await;
                 }
                 return;
             }
@@ -301,6 +340,27 @@ async fn tell_events(
     }
 }
 
+/// Tells of a measurement until it ends, or the one who asked says anything or is gone, which ends it.
+async fn tell_measurement(
+    reader: &mut (impl AsyncRead + Unpin),
+    writer: &mut (impl AsyncWrite + Unpin),
+    mut measurement: Measurement,
+) {
+    loop {
+        let event = tokio::select! {
+            biased;
+            _ = reader.read_u8() => return,
+            event = measurement.next() => event,
+        };
+        let Some(Ok(mut line)) = event.as_ref().map(serde_json::to_vec) else { return };
+        line.push(b'\n');
+        match timeout(IDLE_LIMIT, writer.write_all(&line)).await {
+            Ok(Ok(())) => {}
+            _ => return,
+        }
+    }
+}
+
 fn carry_out(engine: &EngineHandle, request: Request) -> Result<Option<Snapshot>, String> {
     match request {
         Request::Status => return Ok(Some(engine.snapshot())),
@@ -311,7 +371,9 @@ fn carry_out(engine: &EngineHandle, request: Request) -> Result<Option<Snapshot>
                 return Err(format!("nothing was set for {network:?} by command"));
             }
         }
-        Request::Events => return Err("events are told to whoever asks for nothing else".to_owned()),
+        Request::Events | Request::Measure { .. } => {
+            return Err("this is told to whoever asks for nothing else".to_owned());
+        }
         Request::Stop => engine.request_stop(),
     }
     Ok(None)

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tandem_proto::congestion::Algorithm;
+use tandem_proto::measure::Kind;
 use tandem_proto::mode::Mode;
 use tandem_proto::networks::{SettingError, Settings};
 use tandem_proto::pairing::{Pairing, PairingLink, Pairings};
@@ -23,6 +24,7 @@ use super::addresses::Addresses;
 use super::diagnose::{Findings, diagnose};
 use super::dial::SessionDial;
 use super::maker::Maker;
+use super::measure::{Measurement, Measurer};
 use super::networks::Networks;
 use super::relays::Relays;
 use super::session::{Phase, Session};
@@ -160,6 +162,7 @@ struct Shared {
     snapshots: watch::Sender<Snapshot>,
     findings: watch::Receiver<Findings>,
     accounts: Arc<Accounts>,
+    measurer: Arc<Measurer>,
     stop_requested: CancellationToken,
 }
 
@@ -197,6 +200,13 @@ impl Engine {
         };
         let preferred = config.relays.iter().position(|relay| Some(&relay.name) == config.preferred.as_ref());
         let relays = Arc::new(Relays::new((0..config.relays.len()).map(maker).collect(), preferred));
+        let measurer = Measurer::new(
+            Arc::clone(&relays),
+            Arc::clone(&networks),
+            phase.clone(),
+            mode.subscribe(),
+            config.congestion,
+        );
         let shared = Arc::new(Shared {
             relays: Arc::clone(&relays),
             congestion: config.congestion,
@@ -206,6 +216,7 @@ impl Engine {
             snapshots: watch::Sender::default(),
             findings,
             accounts: Arc::clone(&accounts),
+            measurer: Arc::new(measurer),
             stop_requested: CancellationToken::new(),
         });
         let (stop_inbounds, stop_session) = (CancellationToken::new(), CancellationToken::new());
@@ -350,6 +361,12 @@ impl EngineHandle {
     /// Opens flows over the session without an inbound.
     pub fn dial(&self) -> Arc<dyn Dial> {
         Arc::new(SessionDial { phase: self.shared.phase.clone() })
+    }
+
+    /// Begins to measure, beside whatever else the engine does; each transfer takes so many seconds, 1 to
+    /// [`tandem_proto::wire::flow::MAX_MEASURE_SECONDS`]. To be called within a runtime.
+    pub fn measure(&self, kind: Kind, seconds: u16) -> Measurement {
+        self.shared.measurer.begin(kind, seconds)
     }
 
     /// Asks whoever runs the engine to stop it.

@@ -74,6 +74,8 @@ pub(super) struct Established {
     pub(super) notices: AbortOnDropHandle<SessionError>,
     /// Why the relay goes away, once it has said so.
     pub(super) going_away: watch::Receiver<Option<String>>,
+    /// The optional abilities that both ends have.
+    pub(super) features: u32,
 }
 
 impl Reached {
@@ -119,6 +121,23 @@ impl Maker {
             reached: Mutex::default(),
             attempt: AtomicUsize::new(0),
             rest: Mutex::new(Rest { backoff: Backoff::new(seed), until: None }),
+            token_expires: Mutex::default(),
+        }
+    }
+
+    /// Makes sessions of the same kind over other networks, in another mode, beside this one's.
+    pub(super) fn beside(&self, networks: Arc<Networks>, mode: watch::Receiver<Mode>) -> Self {
+        let link = self.link.lock().clone();
+        Self {
+            names: self.names.beside(&link),
+            networks,
+            relay: self.relay,
+            link: Mutex::new(link),
+            config: Arc::clone(&self.config),
+            mode,
+            reached: Mutex::new(self.reached.lock().clone()),
+            attempt: AtomicUsize::new(0),
+            rest: Mutex::new(Rest { backoff: Backoff::new(0), until: None }),
             token_expires: Mutex::default(),
         }
     }
@@ -172,12 +191,13 @@ impl Maker {
         tracing::info!(relay_version = accepted.welcome.relay, "session up");
         let proved = connection.peer_pin();
         self.learn(proved, accepted.welcome.next_pin, None, accepted.welcome.token_expires);
+        let features = accepted.welcome.features;
         let (sender, going_away) = watch::channel(None);
         let notices = read_notices(accepted, Arc::clone(self), proved, sender);
         let notices = AbortOnDropHandle::new(tokio::spawn(notices));
         // Kept from here on.
         reached.connection = None;
-        Ok(Established { connection, ways, notices, going_away })
+        Ok(Established { connection, ways, notices, going_away, features })
     }
 
     /// Waits until the relay may be asked again.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tandem_proto::pairing::PairingLink;
 use tandem_proto::wire::flow::{Host, Target};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -70,6 +71,11 @@ impl Names {
     pub(super) fn new(relays: Vec<Target>, platform: Arc<dyn Platform>, reached: Arc<Addresses>) -> Self {
         let permits = Arc::new(Semaphore::new(MOST_LOOKUPS));
         Self { relays, platform, known: Arc::default(), reached, permits, looking: Mutex::default() }
+    }
+
+    /// The names of another session's relays, on the same machine.
+    pub(super) fn beside(&self, link: &PairingLink) -> Self {
+        Self::new(link.relays.clone(), Arc::clone(&self.platform), Arc::clone(&self.reached))
     }
 
     /// The relay was reached at this address.

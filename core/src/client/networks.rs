@@ -30,7 +30,7 @@ pub(super) struct Networks {
     names: Vec<String>,
     accounts: Arc<Accounts>,
     machine: watch::Receiver<Machine>,
-    _watching: AbortOnDropHandle<()>,
+    _watching: Arc<AbortOnDropHandle<()>>,
 }
 
 /// What was last seen of the machine.
@@ -50,8 +50,19 @@ impl Networks {
     pub(super) fn new(platform: Arc<dyn Platform>, names: Vec<String>, accounts: Arc<Accounts>) -> Self {
         let looker = Looker { platform: Arc::clone(&platform), names: names.clone(), accounts: Arc::clone(&accounts) };
         let (sender, machine) = watch::channel(looker.look(0));
-        let watching = AbortOnDropHandle::new(tokio::spawn(watch(looker, sender)));
+        let watching = Arc::new(AbortOnDropHandle::new(tokio::spawn(watch(looker, sender))));
         Self { platform, names, accounts, machine, _watching: watching }
+    }
+
+    /// The same machine, of which only the named networks are used.
+    pub(super) fn only(&self, names: Vec<String>) -> Self {
+        Self {
+            platform: Arc::clone(&self.platform),
+            names,
+            accounts: Arc::clone(&self.accounts),
+            machine: self.machine.clone(),
+            _watching: Arc::clone(&self._watching),
+        }
     }
 
     /// Tells of changes.

@@ -176,7 +176,7 @@ impl Session {
     async fn live(&mut self, found: &mut Found) -> Ended {
         // Taken anew: the mode may have changed while the session was being made.
         found.session.connection.set_mode(*self.mode.borrow_and_update());
-        let Found { relay, session: Established { connection, ways, notices, going_away } } = found;
+        let Found { relay, session: Established { connection, ways, notices, going_away, .. } } = found;
         let (maker, connection) = (Arc::clone(self.relays.maker(*relay)), connection.clone());
         let mut machine = self.networks.subscribe();
         let mut wakes = machine.borrow_and_update().wakes;
