@@ -18,7 +18,7 @@ use crate::scenario::{Bed, Scenario};
 use crate::virtual_time;
 
 /// How often the sender's window is looked at.
-const LOOK: Duration = Duration::from_millis(50);
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Makes the run.
 ///

@@ -5,7 +5,11 @@
 
 use std::fmt::Write as _;
 
+use tandem_netem::LossPlace;
+use tandem_proto::congestion::Algorithm;
+
 use super::claim::{Claim, Quantity, Role};
+use super::point::Topology;
 use super::report::{Beside, Report, Summary};
 
 /// What stands above figures that the page does not have yet.
@@ -55,65 +59,107 @@ fn tables(report: &Report<'_>) -> String {
     let load = records.iter().map(|record| record.machine.load_before).fold(0.0, f64::max);
     let (first, last) = (records.iter().map(|r| &r.at).min(), records.iter().map(|r| &r.at).max());
     let day = |at: Option<&String>| at.and_then(|at| at.get(..10)).unwrap_or("?").to_owned();
-    let topology = report.figure.topology;
-    let [rate, other] = topology.rates_mbit;
-    let [rtt, other_rtt] = topology.rtts_ms;
+    let when = match (day(first), day(last)) {
+        (first, last) if first == last => first,
+        (first, last) => format!("{first} to {last}"),
+    };
     let _ = writeln!(
         text,
-        "{} runs on {} to {}, commits {}. Networks of {rate} and {other} Mbit/s, {rtt} and {other_rtt} ms, queues of {} BDP, \
-         loss {}. Highest load average before a run {load:.1}, least idle processor time in one {idle:.0} %. Every value: \
-         [figure-{id}.csv](figure-{id}.csv).\n",
+        "{}, {} runs on {when}, commits {}. {}. Highest load average before a run {load:.1}, least idle processor time in one \
+         {idle:.0} %. Every value: [figure-{id}.csv](figure-{id}.csv).\n",
+        report.figure.citation,
         records.len(),
-        day(first),
-        day(last),
         commits.join(", "),
-        topology.queue_bdp,
-        match topology.loss_place {
-            tandem_netem::LossPlace::BeforeQueue => "before the queue",
-            tandem_netem::LossPlace::AfterQueue => "behind the queue",
-        },
+        networks(&report.figure.topology),
     );
-    let (aims, stated): (Vec<_>, Vec<_>) = report.beside().into_iter().partition(|beside| beside.claim.source == "aim");
-    table(&mut text, "The paper", &stated);
-    table(&mut text, "Aim", &aims);
+    let players = report.figure.bbr3s();
+    let by_both: Vec<_> = players.iter().map(|player| format!("`{}`", player.name())).collect();
+    let columns: &[String] = if players.len() > 1 { &by_both } else { &["measured".to_owned()] };
+    table(&mut text, "The paper states", columns, &report.beside(report.figure.stated, &players));
+    let ours = [Algorithm::Bbr3];
+    table(&mut text, "Our aim", &["`bbr3`".to_owned()], &report.beside(report.figure.aims, &ours));
     text
 }
 
-fn table(text: &mut String, whose: &str, rows: &[Beside]) {
+/// The networks in words.
+fn networks(topology: &Topology) -> String {
+    let Topology { rates_mbit: [rate, other], rtts_ms: [rtt, other_rtt], queue_bdp, loss_place } = topology;
+    let alike = rate == other && rtt == other_rtt;
+    let networks = if alike {
+        format!("Networks of {rate} Mbit/s and {rtt} ms")
+    } else {
+        format!("Networks of {rate} Mbit/s and {rtt} ms, and {other} Mbit/s and {other_rtt} ms")
+    };
+    let place = match loss_place {
+        LossPlace::BeforeQueue => "before the queue",
+        LossPlace::AfterQueue => "behind the queue",
+    };
+    format!("{networks}, queues of {queue_bdp} BDP, loss {place}")
+}
+
+fn table(text: &mut String, heading: &str, columns: &[String], rows: &[Beside]) {
     if rows.is_empty() {
         return;
     }
-    let _ = writeln!(text, "| {whose} states | at loss | stated | measured (least to most) | runs | |");
-    let _ = writeln!(text, "| --- | --- | --- | --- | --- | --- |");
-    for row in rows {
-        let Claim { source, quantity, loss_percent, stated } = row.claim;
-        let ours = row.ours.map_or_else(|| "not measured".to_owned(), |ours| summary(quantity, ours));
-        let runs = row.ours.map_or(0, |ours| ours.runs);
-        let verdict = match (row.agrees(), source) {
-            (None, _) => "",
-            (Some(true), "aim") => "reached",
-            (Some(false), "aim") => "**missed**",
-            (Some(true), _) => "agrees",
-            (Some(false), _) => "differs",
+    let _ = writeln!(text, "| {heading} | at loss | stated | {} |", columns.join(" | "));
+    let _ = writeln!(text, "| --- | --- | --- {}|", "| --- ".repeat(columns.len()));
+    for Beside { claim: Claim { source, quantity, loss_percent, stated }, ours } in rows {
+        let section = if *source == "aim" { String::new() } else { format!(" ({source})") };
+        // Without BBRv3 all who might play it say the same.
+        let plays = quantity.curves().iter().any(|(role, _)| *role == Role::Bbr3);
+        let cell = |(index, ours): (usize, &Option<Summary>)| match ours {
+            _ if !plays && index > 0 => String::new(),
+            None => "not measured".to_owned(),
+            Some(ours) => format!("{}, {}", summary(*quantity, *ours), verdict(source, stated.agrees(ours.middle))),
         };
-        let section = if source == "aim" { String::new() } else { format!(" ({source})") };
-        let unit = quantity.unit();
-        // Two of ours play the paper's BBRv3.
-        let is_of_bbr3 = quantity.curves().iter().any(|(role, _)| *role == Role::Bbr3);
-        let player = if is_of_bbr3 { format!(" [`{}`]", row.bbr3.name()) } else { String::new() };
+        let cells: Vec<_> = ours.iter().enumerate().map(cell).collect();
+        let stated = format!("{stated} {}", quantity.unit());
         let _ = writeln!(
             text,
-            "| {quantity}{player}{section} | {loss_percent} % | {stated} {unit} | {ours} | {runs} | {verdict} |"
+            "| {quantity}{section} | {loss_percent} % | {} | {} |",
+            stated.trim_end(),
+            cells.join(" | ")
         );
     }
     text.push('\n');
 }
 
+fn verdict(source: &str, agrees: bool) -> &'static str {
+    match (source, agrees) {
+        ("aim", true) => "reached",
+        ("aim", false) => "**missed**",
+        (_, true) => "agrees",
+        (_, false) => "differs",
+    }
+}
+
+/// The middle with its unit, and the least and the most of several runs.
 fn summary(quantity: Quantity, Summary { middle, least, most, runs }: Summary) -> String {
     let digits = if matches!(quantity, Quantity::Acknowledgements(_)) { 0 } else { 1 };
-    let unit = quantity.unit();
-    if runs == 1 {
-        return format!("{middle:.digits$} {unit}");
+    let value = format!("{middle:.digits$} {}", quantity.unit());
+    let value = value.trim_end();
+    if runs == 1 { value.to_owned() } else { format!("{value} ({least:.digits$} to {most:.digits$})") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::paper::{FIGURES, Records};
+
+    #[test]
+    fn words_around_the_marks_are_kept_and_what_is_between_is_written_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let records = Records::open(&folder.path().join("none.jsonl")).unwrap();
+        let figure = FIGURES.iter().find(|figure| figure.id == "6").unwrap();
+        let report = Report { figure, records: &records, quick: false };
+        let page = |between: &str| format!("# Head\n\n<!-- figure 6 -->\n{between}<!-- end of figure 6 -->\n\nWhy.\n");
+        assert_eq!(write(&page("old\n"), &report), page("Not measured yet.\n"));
+        // A page without marks gets them at its end, and keeps them.
+        let grown = write("# Head\n", &report);
+        assert!(
+            grown.starts_with("# Head\n\n## Download time") && grown.ends_with("<!-- end of figure 6 -->\n"),
+            "{grown}"
+        );
+        assert_eq!(write(&grown, &report), grown);
     }
-    format!("{middle:.digits$} {unit} ({least:.digits$} to {most:.digits$})")
 }

@@ -72,17 +72,8 @@ pub(super) struct Row {
 pub(super) struct Beside {
     /// The statement.
     pub(super) claim: Claim,
-    /// Who played BBRv3.
-    pub bbr3: Algorithm,
-    /// Ours; `None` while runs are missing.
-    pub(super) ours: Option<Summary>,
-}
-
-impl Beside {
-    /// Whether ours is what was stated; `None` while runs are missing.
-    pub(super) fn agrees(&self) -> Option<bool> {
-        self.ours.map(|ours| self.claim.stated.agrees(ours.middle))
-    }
+    /// Ours, for each who plays BBRv3; `None`: not measured yet.
+    pub(super) ours: Vec<Option<Summary>>,
 }
 
 impl<'r> Report<'r> {
@@ -164,18 +155,13 @@ impl<'r> Report<'r> {
         text
     }
 
-    /// Each statement beside ours; the paper's first, of BBRv3 by both of ours that play it; aims by ours alone.
-    pub(super) fn beside(&self) -> Vec<Beside> {
-        let of = |claim: &Claim, bbr3| {
-            let values = self.reading(bbr3).values(claim.quantity, claim.loss_percent);
-            Beside { claim: *claim, bbr3, ours: Summary::of(&values) }
+    /// Each of these statements beside ours; BBRv3 is played by each of `players` in turn.
+    pub(super) fn beside(&self, claims: &[Claim], players: &[Algorithm]) -> Vec<Beside> {
+        let of = |claim: &Claim| {
+            let value = |bbr3| Summary::of(&self.reading(bbr3).values(claim.quantity, claim.loss_percent));
+            Beside { claim: *claim, ours: players.iter().map(|bbr3| value(*bbr3)).collect() }
         };
-        let stated = self.figure.stated.iter().flat_map(|claim| {
-            let is_of_bbr3 = claim.quantity.curves().iter().any(|(role, _)| *role == Role::Bbr3);
-            let players = if is_of_bbr3 { self.figure.bbr3s() } else { vec![Algorithm::Bbr3] };
-            players.into_iter().map(move |bbr3| of(claim, bbr3))
-        });
-        stated.chain(self.figure.aims.iter().map(|claim| of(claim, Algorithm::Bbr3))).collect()
+        claims.iter().map(of).collect()
     }
 
     /// The drawings for which there are runs.
