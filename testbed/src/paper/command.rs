@@ -11,7 +11,7 @@ use super::figure::Figure;
 use super::figures::FIGURES;
 use super::point::Carrier;
 use super::record::{BedKind, Records};
-use super::run::{Bench, Job, Progress, jobs, render};
+use super::run::{Bench, Job, Progress, commit, jobs, render};
 use crate::namespaces::{Bed, KernelTcp, Programs, go_first};
 
 /// Where results go, and where those of quick runs do.
@@ -76,16 +76,23 @@ fn run(arguments: Arguments) -> Result<bool> {
     let folder = arguments.results.clone().unwrap_or_else(|| if quick { QUICK_RESULTS } else { RESULTS }.into());
     let mut records = Records::open(&folder.join("runs.jsonl"))?;
     let seeds: Vec<u64> = (1..=arguments.repeat.unwrap_or(if quick { 1 } else { 3 })).collect();
-    let mut wanted = jobs(chosen.iter().copied(), quick, &seeds);
-    let all = wanted.len();
-    if !arguments.again {
-        wanted.retain(|(bed, point, seed)| !records.has(*bed, point, *seed));
-    }
-    if arguments.render {
-        wanted.clear();
-    } else {
-        eprintln!("{all} runs, {} of them made before", all - wanted.len());
-    }
+    let all = jobs(chosen.iter().copied(), quick, &seeds);
+    let is_made = |(bed, point, seed): &Job| records.has(*bed, point, *seed);
+    let wanted: Vec<Job> = match (arguments.render, arguments.again) {
+        (true, _) => Vec::new(),
+        (false, true) => all,
+        (false, false) => {
+            let (made, missing): (Vec<Job>, Vec<Job>) = all.into_iter().partition(is_made);
+            let commit = commit();
+            let of_others = made.iter().filter(|(bed, point, seed)| !records.is_of_commit(*bed, point, *seed, &commit));
+            eprintln!("{} runs to be made, {} are there", missing.len(), made.len());
+            match of_others.count() {
+                0 => {}
+                count => eprintln!("{count} of those are of another commit than {commit}; --again makes them anew"),
+            }
+            missing
+        }
+    };
     let mut failed = 0;
     if !wanted.is_empty() {
         let bench = bench(&arguments, &wanted)?;

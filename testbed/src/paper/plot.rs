@@ -118,7 +118,7 @@ pub(super) struct Panel {
     pub(super) title: String,
     /// The horizontal axis and its name.
     pub(super) x: (Axis, &'static str),
-    /// The vertical axis's name.
+    /// The vertical axis's name; panels with the same have the same axis.
     pub(super) y: &'static str,
     /// Whether the vertical axis is logarithmic.
     pub(super) logarithmic: bool,
@@ -182,7 +182,7 @@ pub(super) fn draw(title: &str, panels: &[Panel], marks: &str) -> Result<String>
         head.draw(&Text::new(title, (16, 14), (FONT, 19).into_font())).map_err(fail)?;
         let (body, foot) = rest.split_vertically(height - TITLE - legend);
         for (area, panel) in body.split_evenly((rows, columns)).iter().zip(panels) {
-            draw_panel(area, panel)?;
+            draw_panel(area, panel, extremes(panels.iter().filter(|other| other.y == panel.y)))?;
         }
         for (index, (name, style)) in entries.iter().enumerate() {
             let at = ((index % per_line) as i32 * LEGEND_ENTRY as i32 + 20, (index / per_line) as i32 * 24 + 12);
@@ -221,14 +221,23 @@ fn draw_entry(area: &Area<'_>, (x, y): (i32, i32), name: &str, style: Option<Sty
     area.draw(&Text::new(name.to_owned(), (x + 46, y - 7), (FONT, 14).into_font()))
 }
 
-fn draw_panel(area: &Area<'_>, panel: &Panel) -> Result<()> {
+/// The least and the most that panels show; the most is at least 1.
+fn extremes<'p>(panels: impl Iterator<Item = &'p Panel>) -> (f64, f64) {
+    let of = |panel: &'p Panel| {
+        let values = panel.lines.iter().flat_map(|line| &line.values).flat_map(|value| [value.least, value.most]);
+        values.chain(panel.marks.iter().map(|mark| mark.y)).filter(|y| y.is_finite())
+    };
+    let all: Vec<f64> = panels.flat_map(of).collect();
+    let most = all.iter().copied().fold(1.0, f64::max);
+    (all.iter().copied().fold(most, f64::min), most)
+}
+
+/// Draws a panel whose vertical axis has room for these extremes.
+fn draw_panel(area: &Area<'_>, panel: &Panel, (least, most): (f64, f64)) -> Result<()> {
     let fail = |error: DrawError| anyhow!("drawing {:?}: {error}", panel.title);
     let scale = |y: f64| if panel.logarithmic { y.max(1e-9).log10() } else { y };
-    let values = panel.lines.iter().flat_map(|line| &line.values).flat_map(|value| [value.least, value.most]);
-    let all: Vec<f64> = values.chain(panel.marks.iter().map(|mark| mark.y)).filter(|y| y.is_finite()).collect();
-    let most = all.iter().copied().fold(1.0, f64::max);
     let (from, to, ticks) = if panel.logarithmic {
-        let least = all.iter().copied().fold(most, f64::min).max(1e-3);
+        let least = least.max(1e-3);
         (scale(least * 0.85), scale(most * 1.2), decades(least * 0.85, most * 1.2))
     } else {
         (0.0, most * 1.08, even(most * 1.08))

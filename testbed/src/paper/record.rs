@@ -137,6 +137,12 @@ impl Records {
         self.all.iter().any(|record| record.is_of(bed, point, seed))
     }
 
+    /// Whether the newest of that run's records was made with that commit.
+    pub fn is_of_commit(&self, bed: BedKind, point: &Point, seed: u64, commit: &str) -> bool {
+        let newest = self.all.iter().rfind(|record| record.is_of(bed, point, seed));
+        newest.is_some_and(|record| record.commit == commit)
+    }
+
     /// The newest record of each seed of a point, in the order of the seeds.
     pub fn of(&self, bed: BedKind, point: &Point) -> Vec<&Record> {
         let mut newest: Vec<&Record> = Vec::new();
@@ -250,6 +256,8 @@ mod tests {
         let records = Records::open(&path).unwrap();
         let bytes: Vec<_> = records.of(BedKind::Virtual, &point(0.1)).iter().map(|r| r.measured.bytes).collect();
         assert_eq!(bytes, [2, 3], "by seed, the newest of each");
+        assert!(records.is_of_commit(BedKind::Virtual, &point(0.1), 2, "0000000"));
+        assert!(!records.is_of_commit(BedKind::Virtual, &point(0.1), 2, "1111111"));
     }
 
     #[test]

@@ -303,9 +303,9 @@ impl<'r> Report<'r> {
             };
             let marks = if side == 1 { self.figure.stated.iter().filter_map(mark).collect() } else { Vec::new() };
             Panel {
-                title: format!("{}: {}", carrier.title(), if side == 0 { "client" } else { "server" }),
+                title: carrier.title().to_owned(),
                 x: self.places(),
-                y: "IP packets sent (MB)",
+                y: if side == 0 { "sent by the client (MB)" } else { "sent by the server (MB)" },
                 logarithmic: false,
                 lines,
                 marks,

@@ -88,7 +88,7 @@ impl Bench {
 }
 
 /// The commit of the working copy around this folder, with `+` if its sources were changed since; `unknown` without one.
-fn commit() -> String {
+pub(super) fn commit() -> String {
     let git = |arguments: &[&str]| {
         let output = Command::new("git").args(arguments).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
