@@ -15,6 +15,7 @@ mod proxy;
 mod socks5;
 mod waiting;
 
+use credentials::Check;
 pub use credentials::Credentials;
 pub use forward::{Forward, ForwardError};
 #[cfg(feature = "fuzzing")]
@@ -23,15 +24,17 @@ pub use http::fuzzing as http_fuzzing;
 pub use socks5::fuzzing as socks5_fuzzing;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+use tandem_proto::guesses::{Guesses, Verdict};
 use tandem_proto::wire::flow::{OpenError, Target};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use self::waiting::Waiting;
@@ -88,15 +91,16 @@ impl Inbound {
 
     /// Serves until `stop` is cancelled and the flows have drained.
     pub async fn serve(self, dial: Arc<dyn Dial>, flows: Arc<FlowGauge>, stop: CancellationToken) {
-        let shared = Arc::new(Shared { service: self.service, dial, flows, stop, waiting: Waiting::default() });
+        let (waiting, guesses) = (Waiting::default(), Mutex::default());
+        let shared = Arc::new(Shared { service: self.service, dial, flows, stop, waiting, guesses });
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {
                 () = shared.stop.cancelled() => break,
                 Some(_) = connections.join_next(), if !connections.is_empty() => {}
                 accepted = self.listener.accept() => match accepted {
-                    Ok((tcp, _)) => shared.waiting.enter(|number| {
-                        connections.spawn(serve_connection(tcp, number, Arc::clone(&shared)))
+                    Ok((tcp, from)) => shared.waiting.enter(|number| {
+                        connections.spawn(serve_connection(tcp, from.ip(), number, Arc::clone(&shared)))
                     }),
                     Err(error) => shared.accept_failed(&error).await,
                 },
@@ -118,6 +122,7 @@ struct Shared {
     flows: Arc<FlowGauge>,
     stop: CancellationToken,
     waiting: Waiting,
+    guesses: Mutex<Guesses>,
 }
 
 impl Shared {
@@ -130,6 +135,21 @@ impl Shared {
         } else {
             sleep(ACCEPT_PAUSE).await;
         }
+    }
+
+    /// Whether a client at `from` has given the right user name and password.
+    fn check(&self, wanted: &Credentials, from: IpAddr, user: &[u8], password: &[u8]) -> Verdict {
+        let (right, mark) = (wanted.accept(user, password), wanted.mark(user, password));
+        let verdict = self.guesses.lock().judge(from, right, mark, Instant::now().into_std());
+        match verdict {
+            Verdict::Right => {}
+            Verdict::Wrong => tracing::debug!(%from, "wrong user name or password"),
+            Verdict::Braked { first: false } => tracing::debug!(%from, "a password is not looked at"),
+            Verdict::Braked { first: true } => {
+                tracing::warn!(%from, "too many wrong passwords: from this address few are looked at for now");
+            }
+        }
+        verdict
     }
 
     /// Opens a flow for a client, unless the client goes away or the engine stops before.
@@ -150,12 +170,16 @@ impl Shared {
     }
 }
 
-async fn serve_connection(tcp: TcpStream, number: u64, shared: Arc<Shared>) {
+async fn serve_connection(tcp: TcpStream, from: IpAddr, number: u64, shared: Arc<Shared>) {
     // Small writes of an application should not wait for acknowledgements; a failure costs latency only.
     let _ = tcp.set_nodelay(true);
     let mut place = shared.waiting.place(number);
     match &shared.service {
-        Service::Proxy(credentials) => proxy::serve(tcp, place, credentials.as_ref(), &shared).await,
+        Service::Proxy(None) => proxy::serve(tcp, place, None, &shared).await,
+        Service::Proxy(Some(wanted)) => {
+            let check = |user: &[u8], password: &[u8]| shared.check(wanted, from, user, password);
+            proxy::serve(tcp, place, Some(&check), &shared).await;
+        }
         Service::Forward(target) => {
             place.leave();
             forward::serve(tcp, target, &shared).await;

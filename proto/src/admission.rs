@@ -13,6 +13,8 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
+use crate::bucket::Bucket;
+
 /// Handshakes under way above which every newcomer must prove its address (RFC 9000, section 8.1.2).
 pub const PROVE_ABOVE: usize = 64;
 
@@ -48,25 +50,7 @@ pub enum Verdict {
     Drop,
 }
 
-/// A budget of handshakes.
-#[derive(Debug, Clone, Copy)]
-struct Bucket {
-    tokens: f64,
-    at: Instant,
-}
-
-impl Bucket {
-    fn full(rate: f64, now: Instant) -> Self {
-        Self { tokens: most(rate), at: now }
-    }
-
-    fn fill(&mut self, rate: f64, now: Instant) {
-        let elapsed = now.saturating_duration_since(self.at);
-        self.tokens = (self.tokens + rate * elapsed.as_secs_f64()).min(most(rate));
-        self.at = self.at.max(now);
-    }
-}
-
+/// What a budget of handshakes holds.
 fn most(rate: f64) -> f64 {
     rate * BURST.as_secs_f64()
 }
@@ -84,17 +68,17 @@ pub struct Admission {
 impl Admission {
     /// With full budgets.
     pub fn new(rates: HandshakeRates, now: Instant) -> Self {
-        Self { rates, all: Bucket::full(rates.per_second.into(), now), networks: HashMap::new(), swept: now }
+        Self { rates, all: Bucket::full(most(rates.per_second.into()), now), networks: HashMap::new(), swept: now }
     }
 
     /// Judges a newcomer at `from`, whose address is `proved` or not, while so many handshakes are `under_way`.
     pub fn judge(&mut self, from: IpAddr, proved: bool, under_way: usize, now: Instant) -> Verdict {
         self.sweep(now);
         let (rate, network_rate) = (f64::from(self.rates.per_second), f64::from(self.rates.per_second_and_network));
-        self.all.fill(rate, now);
+        self.all.fill(rate, most(rate), now);
         let network = network(from);
-        let mut own = self.networks.get(&network).copied().unwrap_or_else(|| Bucket::full(network_rate, now));
-        own.fill(network_rate, now);
+        let mut own = self.networks.get(&network).copied().unwrap_or_else(|| Bucket::full(most(network_rate), now));
+        own.fill(network_rate, most(network_rate), now);
         let kept = if proved { 0.0 } else { most(rate) / 2.0 };
         let affordable = self.all.tokens >= kept + 1.0 && own.tokens >= 1.0;
         if affordable && (proved || under_way <= PROVE_ABOVE) {
@@ -114,7 +98,7 @@ impl Admission {
         self.swept = now;
         let rate = f64::from(self.rates.per_second_and_network);
         self.networks.retain(|_, bucket| {
-            bucket.fill(rate, now);
+            bucket.fill(rate, most(rate), now);
             bucket.tokens < most(rate)
         });
     }

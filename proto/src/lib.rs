@@ -8,10 +8,12 @@
 //! otherwise; rates are bytes per second inside and megabits per second in the snapshots that people read.
 
 pub mod admission;
+mod bucket;
 pub mod congestion;
 pub mod events;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
+pub mod guesses;
 pub mod hold;
 pub mod keys;
 pub mod link;

@@ -42,7 +42,7 @@ use self::fields::{HeadEnd, TooLarge};
 use self::origin::{Origin, skip_empty_lines};
 use self::request::{LIMITS, Request, Wish, read_request};
 use super::waiting::Place;
-use super::{Credentials, HANDSHAKE_LIMIT, Shared, farewell};
+use super::{Check, HANDSHAKE_LIMIT, Shared, farewell};
 use crate::dial::Flow;
 use crate::pump::{Early, TcpLike, pump_after};
 
@@ -52,7 +52,7 @@ const IDLE_LIMIT: Duration = Duration::from_secs(60);
 pub(super) async fn serve(
     tcp: TcpStream,
     mut place: Place<'_>,
-    credentials: Option<&Credentials>,
+    check: Option<Check<'_>>,
     shared: &Shared,
     mut deadline: Instant,
 ) {
@@ -64,7 +64,7 @@ pub(super) async fn serve(
             read = connection.head(deadline) => read,
         };
         let request = match read {
-            Ok(head) => read_request(&head, credentials, local),
+            Ok(head) => read_request(&head, check, local),
             Err(NoRequest::Answer(answer)) => Err(answer),
             Err(NoRequest::Ended) => return,
         };

@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
 use super::waiting::Place;
-use super::{Credentials, HANDSHAKE_LIMIT, Shared, farewell, http, socks5};
+use super::{Check, HANDSHAKE_LIMIT, Shared, farewell, http, socks5};
 
 const SOCKS4: u8 = 4;
 const SOCKS5: u8 = 5;
@@ -19,7 +19,7 @@ const SOCKS4_REFUSED: [u8; 8] = [0, 91, 0, 0, 0, 0, 0, 0];
 /// A fatal alert, "protocol version" (RFC 8446 section 6.2).
 const TLS_REFUSED: [u8; 7] = [21, 3, 3, 0, 2, 2, 70];
 
-pub(super) async fn serve(mut tcp: TcpStream, place: Place<'_>, credentials: Option<&Credentials>, shared: &Shared) {
+pub(super) async fn serve(mut tcp: TcpStream, place: Place<'_>, check: Option<Check<'_>>, shared: &Shared) {
     let deadline = Instant::now() + HANDSHAKE_LIMIT;
     let mut first = [0; 1];
     let peeked = tokio::select! {
@@ -32,10 +32,10 @@ pub(super) async fn serve(mut tcp: TcpStream, place: Place<'_>, credentials: Opt
         Err(_) => return tracing::debug!("local connection closed: it has said nothing"),
     }
     let refusal: &[u8] = match first[0] {
-        SOCKS5 => return socks5::serve(tcp, place, credentials, shared, deadline).await,
+        SOCKS5 => return socks5::serve(tcp, place, check, shared, deadline).await,
         SOCKS4 => &SOCKS4_REFUSED,
         TLS => &TLS_REFUSED,
-        _ => return http::serve(tcp, place, credentials, shared, deadline).await,
+        _ => return http::serve(tcp, place, check, shared, deadline).await,
     };
     tracing::debug!(first = first[0], "client turned away: only SOCKS5 and plain HTTP are spoken here");
     if tcp.write_all(refusal).await.is_ok() {

@@ -13,19 +13,19 @@ use tokio::time::{Instant, timeout_at};
 
 use self::codec::{Event, Handshake, Refusal, Reply};
 use super::waiting::Place;
-use super::{Credentials, Shared, farewell};
+use super::{Check, Shared, farewell};
 use crate::pump::pump_counted;
 
 pub(super) async fn serve(
     mut tcp: TcpStream,
     mut place: Place<'_>,
-    credentials: Option<&Credentials>,
+    check: Option<Check<'_>>,
     shared: &Shared,
     deadline: Instant,
 ) {
     let negotiated = tokio::select! {
         () = shared.stop.cancelled() => return,
-        negotiated = timeout_at(deadline, negotiate(&mut tcp, credentials)) => negotiated,
+        negotiated = timeout_at(deadline, negotiate(&mut tcp, check)) => negotiated,
     };
     place.leave();
     let target = match negotiated {
@@ -53,9 +53,9 @@ pub(super) async fn serve(
 /// Runs a handshake up to its request; `None` when the client was turned away.
 async fn negotiate(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
-    credentials: Option<&Credentials>,
+    check: Option<Check<'_>>,
 ) -> io::Result<Option<Target>> {
-    let mut handshake = Handshake::new(credentials);
+    let mut handshake = Handshake::new(check);
     loop {
         let length = stream.read(handshake.space()).await?;
         if length == 0 {

@@ -230,6 +230,7 @@ async fn when_accepting_fails_the_oldest_dawdler_makes_room() {
         flows: Arc::default(),
         stop: CancellationToken::new(),
         waiting,
+        guesses: Mutex::default(),
     };
     shared.accept_failed(&io::ErrorKind::OutOfMemory.into()).await;
     assert!(within(dawdler).await.unwrap_err().is_cancelled());

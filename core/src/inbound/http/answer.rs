@@ -88,6 +88,13 @@ impl Answer {
         Self { status: 407, error: Some("http_request_denied"), fields, text }
     }
 
+    /// A client from whose address too many wrong passwords came.
+    pub(super) fn too_many_guesses() -> Self {
+        let fields = "Content-Type: text/plain; charset=utf-8\r\nRetry-After: 10\r\n";
+        let text = "too many wrong passwords came from this address: the next is looked at in some seconds".to_owned();
+        Self { status: 429, error: Some("http_request_denied"), fields, text }
+    }
+
     /// A target that could not be reached.
     pub(super) fn not_reached(target: &Target, error: &DialError) -> Self {
         let (status, kind) = match error {
@@ -165,6 +172,7 @@ fn reason(status: u16) -> &'static str {
         407 => "Proxy Authentication Required",
         408 => "Request Timeout",
         414 => "URI Too Long",
+        429 => "Too Many Requests",
         431 => "Request Header Fields Too Large",
         501 => "Not Implemented",
         502 => "Bad Gateway",

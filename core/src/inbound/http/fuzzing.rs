@@ -2,13 +2,12 @@
 
 use std::net::SocketAddr;
 
-use tandem_proto::pairing::Secret;
-
 use super::body::Body;
 use super::fields::{HeadEnd, Limits};
 use super::request::{self, Asked, Wish};
 use super::response;
-use crate::inbound::Credentials;
+use crate::inbound::Check;
+use crate::inbound::credentials::example_check;
 
 /// What becomes of a message.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,9 +25,8 @@ pub enum Fate {
 /// A request, with a password set or not, whose body comes in pieces.
 pub fn request(bytes: &[u8], piece: usize, password: bool) -> Fate {
     let Some(end) = head(bytes, request::LIMITS, piece) else { return Fate::Partial };
-    let credentials = Credentials { user: "ann".to_owned(), password: Secret::new("secret".to_owned()) };
     let local = SocketAddr::from(([127, 0, 0, 1], 1_080));
-    match request::read_request(&bytes[..end], password.then_some(&credentials), local) {
+    match request::read_request(&bytes[..end], password.then_some(&example_check as Check<'_>), local) {
         Err(_) => Fate::Refused,
         Ok(read) => match read.wish {
             Wish::Answer(_) => Fate::Refused,

@@ -11,12 +11,13 @@ use std::net::{IpAddr, SocketAddr};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use tandem_proto::guesses::Verdict;
 use tandem_proto::wire::flow::{Host, Target, TargetError};
 
 use super::answer::Answer;
 use super::body::Body;
 use super::fields::{Fields, Limits, Told, room, write_field};
-use crate::inbound::Credentials;
+use crate::inbound::Check;
 
 /// How large the head of a request may be.
 pub(super) const LIMITS: Limits = Limits { line: 16 * 1024, fields: 32 * 1024 };
@@ -64,11 +65,7 @@ pub(super) struct Asked {
 ///
 /// # Errors
 /// The answer that it gets before its connection is closed.
-pub(super) fn read_request(
-    head: &[u8],
-    credentials: Option<&Credentials>,
-    local: SocketAddr,
-) -> Result<Request, Answer> {
+pub(super) fn read_request(head: &[u8], check: Option<Check<'_>>, local: SocketAddr) -> Result<Request, Answer> {
     let mut room = room(head);
     let mut parsed = httparse::Request::new(&mut room);
     match parsed.parse(head) {
@@ -106,8 +103,10 @@ pub(super) fn read_request(
     if uri.starts_with('/') || uri == "*" {
         return own(method, uri, fields, local).map(|answer| request(Wish::Answer(answer)));
     }
-    if !credentials.is_none_or(|wanted| authorized(fields, wanted)) {
-        return Ok(request(Wish::Answer(Answer::unauthorized())));
+    match check.map(|check| authorized(fields, check)) {
+        None | Some(Verdict::Right) => {}
+        Some(Verdict::Wrong) => return Ok(request(Wish::Answer(Answer::unauthorized()))),
+        Some(Verdict::Braked { .. }) => return Ok(request(Wish::Answer(Answer::too_many_guesses()))),
     }
     if method == "CONNECT" {
         if !body.is_done() {
@@ -165,16 +164,15 @@ fn own(method: &str, path: &str, fields: Fields<'_>, local: SocketAddr) -> Resul
     Err(Answer::not_a_server(local))
 }
 
-/// Whether the client has given the right user name and password (RFC 7617).
-fn authorized(fields: Fields<'_>, wanted: &Credentials) -> bool {
+/// Whether the client has given the right user name and password (RFC 7617). To give none is no guess.
+fn authorized(fields: Fields<'_>, check: Check<'_>) -> Verdict {
     let given = fields.values("proxy-authorization").next().and_then(|value| {
         let (scheme, code) = value.split_at_checked(6)?;
         scheme.eq_ignore_ascii_case(b"basic ").then(|| STANDARD.decode(code.trim_ascii()).ok()).flatten()
     });
-    given.is_some_and(|given| {
-        let colon = given.iter().position(|byte| *byte == b':');
-        colon.is_some_and(|colon| wanted.accept(&given[..colon], &given[colon + 1..]))
-    })
+    let Some(given) = given else { return Verdict::Wrong };
+    let colon = given.iter().position(|byte| *byte == b':');
+    colon.map_or(Verdict::Wrong, |colon| check(&given[..colon], &given[colon + 1..]))
 }
 
 /// Splits a URL into its authority and what the origin is asked for.

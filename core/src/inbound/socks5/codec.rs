@@ -9,10 +9,11 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use tandem_proto::guesses::Verdict;
 use tandem_proto::wire::flow::{Host, OpenError, Target};
 
 use crate::dial::DialError;
-use crate::inbound::Credentials;
+use crate::inbound::Check;
 
 const VERSION: u8 = 5;
 const METHOD_NONE: u8 = 0;
@@ -95,16 +96,16 @@ enum Phase {
 
 /// One client's handshake.
 pub(super) struct Handshake<'a> {
-    credentials: Option<&'a Credentials>,
+    check: Option<Check<'a>>,
     phase: Phase,
     message: [u8; MAX_MESSAGE],
     length: usize,
 }
 
 impl<'a> Handshake<'a> {
-    /// Starts a handshake; with credentials, every client must give them.
-    pub(super) fn new(credentials: Option<&'a Credentials>) -> Self {
-        Self { credentials, phase: Phase::Greeting, message: [0; MAX_MESSAGE], length: 0 }
+    /// Starts a handshake; where there is a check, every client must pass it.
+    pub(super) fn new(check: Option<Check<'a>>) -> Self {
+        Self { check, phase: Phase::Greeting, message: [0; MAX_MESSAGE], length: 0 }
     }
 
     /// Where the next bytes go: exactly as many as may be read now, at least one.
@@ -173,7 +174,7 @@ impl<'a> Handshake<'a> {
     }
 
     fn choose_method(&self, offered: &[u8]) -> Event {
-        let wanted = if self.credentials.is_some() { METHOD_PASSWORD } else { METHOD_NONE };
+        let wanted = if self.check.is_some() { METHOD_PASSWORD } else { METHOD_NONE };
         if offered.contains(&wanted) {
             Event::Send([VERSION, wanted])
         } else {
@@ -184,8 +185,8 @@ impl<'a> Handshake<'a> {
     fn check_password(&self, message: &[u8]) -> Event {
         let user_end = 2 + usize::from(message[1]);
         let (user, password) = (&message[2..user_end], &message[user_end + 1..]);
-        match self.credentials {
-            Some(credentials) if credentials.accept(user, password) => Event::Send([PASSWORD_VERSION, 0]),
+        match self.check {
+            Some(check) if check(user, password) == Verdict::Right => Event::Send([PASSWORD_VERSION, 0]),
             _ => Event::Refuse(Refusal::Short([PASSWORD_VERSION, 1])),
         }
     }
@@ -214,19 +215,15 @@ fn read_request(message: &[u8]) -> Event {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use tandem_proto::pairing::Secret;
 
     use super::*;
+    use crate::inbound::credentials::example_check;
 
     const REQUEST: &[u8] = b"\x05\x01\x00\x03\x0bexample.org\x01\xbb";
 
-    fn credentials() -> Credentials {
-        Credentials { user: "ann".to_owned(), password: Secret::new("secret".to_owned()) }
-    }
-
     /// Feeds `input` in pieces of at most `piece` bytes; answers with the events and the bytes left over.
-    fn run<'i>(credentials: Option<&Credentials>, mut input: &'i [u8], piece: usize) -> (Vec<Event>, &'i [u8]) {
-        let mut handshake = Handshake::new(credentials);
+    fn run<'i>(check: Option<Check<'_>>, mut input: &'i [u8], piece: usize) -> (Vec<Event>, &'i [u8]) {
+        let mut handshake = Handshake::new(check);
         let mut events = Vec::new();
         while !input.is_empty() {
             let space = handshake.space();
@@ -263,24 +260,22 @@ mod tests {
     #[test]
     fn methods_are_chosen_by_whether_a_password_is_set() {
         let refused = Event::Refuse(Refusal::Short([5, 0xff]));
-        let credentials = credentials();
         assert_eq!(run(None, b"\x05\x01\x02", 9).0, std::slice::from_ref(&refused));
         assert_eq!(run(None, b"\x05\x02\x00\x02", 9).0, [Event::Send([5, 0])]);
         assert_eq!(run(None, b"\x05\x00", 9).0, std::slice::from_ref(&refused));
-        assert_eq!(run(Some(&credentials), b"\x05\x01\x00", 9).0, [refused]);
+        assert_eq!(run(Some(&example_check), b"\x05\x01\x00", 9).0, [refused]);
         let ten = b"\x05\x0a\x00\x01\x03\x04\x05\x06\x07\x08\x09\x02";
-        assert_eq!(run(Some(&credentials), ten, 99).0, [Event::Send([5, 2])]);
+        assert_eq!(run(Some(&example_check), ten, 99).0, [Event::Send([5, 2])]);
     }
 
     #[test]
     fn only_the_right_password_leads_to_the_request() {
-        let credentials = credentials();
         let login =
             |password: &[u8]| [b"\x05\x01\x02\x01\x03ann", &[password.len() as u8][..], password, REQUEST].concat();
-        let good = run(Some(&credentials), &login(b"secret"), 1).0;
+        let good = run(Some(&example_check), &login(b"secret"), 1).0;
         assert_eq!(good, [Event::Send([5, 2]), Event::Send([1, 0]), example()]);
         for wrong in [&b"Secret"[..], b"", b"secret1", &[0xff; 255]] {
-            let events = run(Some(&credentials), &login(wrong), 7).0;
+            let events = run(Some(&example_check), &login(wrong), 7).0;
             assert_eq!(events, [Event::Send([5, 2]), Event::Refuse(Refusal::Short([1, 1]))]);
         }
     }
@@ -332,10 +327,9 @@ mod tests {
             piece in 1usize..40,
             password: bool,
         ) {
-            let credentials = credentials();
-            let credentials = password.then_some(&credentials);
-            let (events, rest) = run(credentials, &input, piece);
-            let (expected, expected_rest) = run(credentials, &input, usize::MAX);
+            let check = password.then_some(&example_check as Check<'_>);
+            let (events, rest) = run(check, &input, piece);
+            let (expected, expected_rest) = run(check, &input, usize::MAX);
             if matches!(events.last(), Some(Event::Connect(_))) {
                 prop_assert_eq!(rest, expected_rest);
             }

@@ -1,15 +1,13 @@
 //! A door for the fuzzers to the codec.
 
-use tandem_proto::pairing::Secret;
-
-use super::super::Credentials;
 use super::codec::{Event, Handshake};
+use crate::inbound::Check;
+use crate::inbound::credentials::example_check;
 
 /// A client's bytes in pieces of at most `piece`, with a password set or not: how many are the handshake's, how it answers,
 /// and the target in the end.
 pub fn handshake(mut bytes: &[u8], piece: usize, password: bool) -> (usize, Vec<String>) {
-    let credentials = Credentials { user: "ann".to_owned(), password: Secret::new("secret".to_owned()) };
-    let mut handshake = Handshake::new(password.then_some(&credentials));
+    let mut handshake = Handshake::new(password.then_some(&example_check as Check<'_>));
     let mut events = Vec::new();
     let mut used = 0;
     while !bytes.is_empty() {

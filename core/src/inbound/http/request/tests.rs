@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use tandem_proto::pairing::Secret;
 
 use super::*;
+use crate::inbound::Credentials;
 
 fn local() -> SocketAddr {
     "127.0.0.1:1080".parse().unwrap()
@@ -153,9 +154,13 @@ fn a_web_page_cannot_use_the_proxy_as_its_server() {
 #[test]
 fn with_a_password_set_nothing_is_served_without_it() {
     let credentials = Credentials { user: "ann".to_owned(), password: Secret::new("se:cret".to_owned()) };
+    let check = |user: &[u8], password: &[u8]| match credentials.accept(user, password) {
+        true => Verdict::Right,
+        false => Verdict::Wrong,
+    };
     let ask = |line: &str, field: &str| {
         let head = format!("{line} HTTP/1.1\r\n{field}\r\n\r\n");
-        match read_request(head.as_bytes(), Some(&credentials), local()) {
+        match read_request(head.as_bytes(), Some(&check), local()) {
             Err(answer) | Ok(Request { wish: Wish::Answer(answer), .. }) => answer.status(),
             Ok(_) => 0,
         }

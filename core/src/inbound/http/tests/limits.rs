@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use tandem_proto::pairing::Secret;
 
 use super::*;
+use crate::inbound::Credentials;
 use crate::inbound::waiting::MAX_IDLE;
 
 /// HTTP-5
@@ -122,6 +123,33 @@ async fn with_a_password_set_a_client_is_asked_for_it_and_served_with_it() {
     // And SOCKS5 without it is refused as before.
     let mut socks = client(&proxy, [5, 1, 0]).await;
     assert_eq!(exactly(&mut socks, 2).await, [5, 0xff]);
+}
+
+/// How many and how often is tried in virtual time; here, that it is the whole proxy's.
+#[tokio::test]
+async fn after_many_wrong_passwords_none_is_looked_at_for_a_while() {
+    let credentials = Credentials { user: "ann".to_owned(), password: Secret::new("secret".to_owned()) };
+    let proxy = start(Service::Proxy(Some(credentials)), Silent).await;
+    let mut braked = None;
+    for guess in 0..1_000 {
+        // By SOCKS5, and by HTTP: it is one budget.
+        let mut socks = client(&proxy, format!("\x05\x01\x02\x01\x03ann\x07{guess:07}")).await;
+        assert_eq!(exactly(&mut socks, 4).await, [5, 2, 1, 1]);
+        let code = STANDARD.encode(format!("ann:{guess}"));
+        let field = format!("Proxy-Authorization: Basic {code}\r\n");
+        let mut http = client(&proxy, format!("CONNECT origin.test:80 HTTP/1.1\r\n{field}\r\n")).await;
+        let answer = head(&mut http).await;
+        if answer.starts_with("HTTP/1.1 429 Too Many Requests\r\n") {
+            assert!(answer.contains("\r\nRetry-After: 10\r\n"), "{answer}");
+            braked = Some(guess);
+            break;
+        }
+        assert!(answer.starts_with("HTTP/1.1 407 "), "{answer}");
+    }
+    assert!(braked.is_some_and(|guess| guess >= 4), "{braked:?}");
+    // Who gives no password is asked for it as before.
+    let mut http = client(&proxy, "CONNECT origin.test:80 HTTP/1.1\r\n\r\n").await;
+    assert!(head(&mut http).await.starts_with("HTTP/1.1 407 "));
 }
 
 /// A page in a browser can make it send such requests to the proxy's port; nothing comes of them but an explanation.
