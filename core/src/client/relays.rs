@@ -199,14 +199,20 @@ impl Relays {
     fn note(&self, relay: usize, error: &SessionError, pause: Duration) {
         let problem = chain(error);
         let name = self.makers[relay].name();
+        let before = self.problems.lock()[relay].replace(problem.clone());
         if error.is_final() {
             tracing::error!(relay = name, problem, "no session: the relay refuses this client");
             self.choice.lock().refused(relay);
         } else {
-            tracing::warn!(relay = name, problem, again_in_ms = pause.as_millis() as u64, "no session");
+            let again_in_ms = pause.as_millis() as u64;
+            // Tried every few seconds for as long as it lasts; what is the same again is no news.
+            if before.as_ref() == Some(&problem) {
+                tracing::debug!(relay = name, problem, again_in_ms, "still no session");
+            } else {
+                tracing::warn!(relay = name, problem, again_in_ms, "no session");
+            }
             self.choice.lock().failed(relay);
         }
-        self.problems.lock()[relay] = Some(problem);
     }
 }
 
