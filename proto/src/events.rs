@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,11 @@ pub const SPACING: Duration = Duration::from_secs(30);
 pub enum Event {
     /// The session is there.
     Connected {
+        /// The relay.
+        relay: String,
+    },
+    /// The session is with another relay, and was not missing in between.
+    RelayChanged {
         /// The relay.
         relay: String,
     },
@@ -49,6 +55,13 @@ pub enum Event {
     Back {
         /// Its name.
         network: String,
+    },
+    /// A network carries data from another address of this machine than before.
+    AddressChanged {
+        /// Its name.
+        network: String,
+        /// The address, without a port.
+        address: String,
     },
     /// A network is slowed, as it has reached the soft limit of a cap.
     CapNear {
@@ -84,10 +97,12 @@ impl fmt::Display for Event {
         let why = |problem: &Option<String>| problem.as_ref().map(|problem| format!(": {problem}")).unwrap_or_default();
         match self {
             Self::Connected { relay } => write!(f, "connected to {relay}"),
+            Self::RelayChanged { relay } => write!(f, "moved to {relay}"),
             Self::Disconnected { problem } => write!(f, "disconnected{}", why(problem)),
             Self::Problem { problem } => write!(f, "still not connected: {problem}"),
             Self::Lost { network, problem } => write!(f, "{network} is lost{}", why(problem)),
             Self::Back { network } => write!(f, "{network} is back"),
+            Self::AddressChanged { network, address } => write!(f, "{network} has the address {address} now"),
             Self::CapNear { network } => write!(f, "{network} is near its cap, and slowed"),
             Self::CapReached { network, problem } => write!(f, "{network} is used no more{}", why(problem)),
             Self::CapFree { network } => write!(f, "{network} is used without restraint again"),
@@ -99,16 +114,20 @@ impl fmt::Display for Event {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Subject {
     Session,
+    Relay,
     Network(String),
+    Address(String),
     Cap(String),
 }
 
 /// How a subject is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
     On,
     Off,
     Cap(CapState),
+    /// Which it is.
+    Is(String),
 }
 
 /// What was told of a subject, and what is so.
@@ -132,13 +151,13 @@ pub struct Watcher {
 
 impl Told {
     fn new(state: State, now: Instant) -> Self {
-        Self { told: state, now: state, since: now, told_at: [None; 2] }
+        Self { told: state.clone(), now: state, since: now, told_at: [None; 2] }
     }
 
     /// The state, if it is to be told now.
     fn see(&mut self, state: State, now: Instant) -> Option<State> {
         if self.now != state {
-            (self.now, self.since) = (state, now);
+            (self.now, self.since) = (state.clone(), now);
         }
         let spaced = self.told_at[0].is_none_or(|at| now.saturating_duration_since(at) >= SPACING);
         let is_due =
@@ -146,7 +165,7 @@ impl Told {
         if self.told == state || !is_due {
             return None;
         }
-        self.told = state;
+        self.told = state.clone();
         self.told_at = [self.told_at[1], Some(now)];
         Some(state)
     }
@@ -159,15 +178,20 @@ impl Watcher {
         let began = std::mem::replace(&mut self.began, true);
         for (subject, state) in self.states(snapshot) {
             // What was not there before was off.
-            let before = match state {
-                _ if !began => state,
+            let before = match &state {
+                _ if !began => state.clone(),
                 State::Cap(_) => State::Cap(CapState::Free),
-                _ => State::Off,
+                State::Is(_) => state.clone(),
+                State::On | State::Off => State::Off,
             };
             let told = self.subjects.entry(subject.clone()).or_insert_with(|| Told::new(before, now));
             if let Some(state) = told.see(state, now) {
                 events.push(event(&subject, state, snapshot));
             }
+        }
+        // Whoever is told of the connection is told of its relay.
+        if events.iter().any(|event| matches!(event, Event::Connected { .. })) {
+            events.retain(|event| !matches!(event, Event::RelayChanged { .. }));
         }
         if began {
             events.extend(self.see_problem(snapshot, &events, now));
@@ -177,17 +201,28 @@ impl Watcher {
         events
     }
 
-    /// How everything is; what was there before and is not in the snapshot is off.
+    /// How everything is. What was there before and is not in the snapshot is off, and has the relay and addresses that it had.
     fn states(&self, snapshot: &Snapshot) -> BTreeMap<Subject, State> {
-        let gone = self.subjects.keys().map(|subject| {
-            let state = if matches!(subject, Subject::Cap(_)) { State::Cap(CapState::Free) } else { State::Off };
+        let gone = self.subjects.iter().map(|(subject, told)| {
+            let state = match &told.now {
+                State::Cap(_) => State::Cap(CapState::Free),
+                State::Is(which) => State::Is(which.clone()),
+                State::On | State::Off => State::Off,
+            };
             (subject.clone(), state)
         });
         let mut states: BTreeMap<_, _> = gone.collect();
         let on = |is_on| if is_on { State::On } else { State::Off };
         states.insert(Subject::Session, on(snapshot.state == SessionState::Connected));
+        if snapshot.state == SessionState::Connected {
+            states.insert(Subject::Relay, State::Is(snapshot.relay.clone()));
+        }
         for path in &snapshot.paths {
             states.insert(Subject::Network(path.interface.clone()), on(path.state == PathState::Up));
+            let local = path.local.parse::<SocketAddr>().ok().filter(|_| path.state == PathState::Up);
+            if let Some(local) = local {
+                states.insert(Subject::Address(path.interface.clone()), State::Is(local.ip().to_string()));
+            }
         }
         for network in &snapshot.networks {
             states.insert(Subject::Cap(network.name.clone()), State::Cap(network.cap));
@@ -217,6 +252,8 @@ impl Watcher {
 fn event(subject: &Subject, state: State, snapshot: &Snapshot) -> Event {
     match (subject, state) {
         (Subject::Session, State::On) => Event::Connected { relay: snapshot.relay.clone() },
+        (Subject::Relay, _) => Event::RelayChanged { relay: snapshot.relay.clone() },
+        (Subject::Address(network), State::Is(address)) => Event::AddressChanged { network: network.clone(), address },
         (Subject::Session, _) => Event::Disconnected { problem: snapshot.problem.clone() },
         (Subject::Cap(network), State::Cap(CapState::Near)) => Event::CapNear { network: network.clone() },
         (Subject::Cap(network), State::Cap(CapState::Reached)) => {
@@ -226,7 +263,7 @@ fn event(subject: &Subject, state: State, snapshot: &Snapshot) -> Event {
         }
         (Subject::Cap(network), _) => Event::CapFree { network: network.clone() },
         (Subject::Network(network), State::On) => Event::Back { network: network.clone() },
-        (Subject::Network(network), _) => {
+        (Subject::Network(network) | Subject::Address(network), _) => {
             let of = |path: &&crate::stats::PathStats| path.interface == *network;
             let barred = snapshot.networks.iter().find(|stats| stats.name == *network);
             let problem = snapshot.paths.iter().find(of).and_then(|path| path.problem.clone());
@@ -306,6 +343,45 @@ mod tests {
             Event::Problem { problem: "no network can be used".to_owned() },
             Event::Connected { relay: "relay.example:4433".to_owned() },
             Event::Back { network: "cell0".to_owned() },
+        ];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn another_relay_and_another_address_are_told_and_another_port_is_not() {
+        let mut watcher = Watcher::default();
+        let at = |ms: u32| {
+            let mut now = snapshot(&[("wifi0", true), ("cell0", !(5_000..20_000).contains(&ms))]);
+            now.paths[0].local = format!("192.0.2.{}:{}", if ms < 40_000 { 1 } else { 2 }, ms / 10_000);
+            now.paths[1].local = if ms < 10_000 { "10.0.0.1:1" } else { "10.0.0.2:1" }.to_owned();
+            now.relay = if ms < 30_000 { "one:4433" } else { "two:4433" }.to_owned();
+            now
+        };
+        let of = |network: &str| network.to_owned();
+        let expected = [
+            (6_000, Event::Lost { network: of("cell0"), problem: Some("silent".to_owned()) }),
+            (21_000, Event::Back { network: of("cell0") }),
+            (21_000, Event::AddressChanged { network: of("cell0"), address: "10.0.0.2".to_owned() }),
+            (31_000, Event::RelayChanged { relay: "two:4433".to_owned() }),
+            (41_000, Event::AddressChanged { network: of("wifi0"), address: "192.0.2.2".to_owned() }),
+        ];
+        assert_eq!(play(&mut watcher, 0, 60_000, at), expected);
+    }
+
+    #[test]
+    fn a_relay_that_comes_with_a_new_connection_is_told_once() {
+        let mut watcher = Watcher::default();
+        let at = |ms: u32| {
+            let relay = if ms < 20_000 { "one:4433" } else { "two:4433" }.to_owned();
+            Snapshot { relay, ..snapshot(&[("wifi0", !(10_000..20_000).contains(&ms))]) }
+        };
+        let told: Vec<_> = play(&mut watcher, 0, 60_000, at).into_iter().map(|(_, event)| event).collect();
+        let problem = Some("nobody answers".to_owned());
+        let expected = [
+            Event::Disconnected { problem },
+            Event::Lost { network: "wifi0".to_owned(), problem: Some("silent".to_owned()) },
+            Event::Connected { relay: "two:4433".to_owned() },
+            Event::Back { network: "wifi0".to_owned() },
         ];
         assert_eq!(told, expected);
     }
