@@ -29,4 +29,5 @@ pub mod schedule;
 pub mod stats;
 #[cfg(test)]
 mod testing;
+pub mod turns;
 pub mod wire;

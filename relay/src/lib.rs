@@ -18,6 +18,7 @@ mod measure;
 mod memory;
 mod metrics;
 mod places;
+mod rate;
 pub mod rules;
 pub mod serve;
 mod session;

@@ -21,6 +21,8 @@ pub struct Limits {
     pub memory_mib: u32,
     /// What one session may have on its way to targets, in MiB.
     pub memory_per_session_mib: u32,
+    /// What the flows of one token may carry each way, in Mbit/s; 0 for as much as they can.
+    pub mbit_per_device: u32,
     /// Handshakes begun each second, from everywhere together.
     pub handshakes_per_second: u32,
     /// Handshakes begun each second from one network, /24 or /56.
@@ -38,6 +40,7 @@ impl Default for Limits {
             flows_per_session: STREAMS,
             memory_mib: 512,
             memory_per_session_mib: 64,
+            mbit_per_device: 0,
             handshakes_per_second: per_second,
             handshakes_per_second_and_network: per_second_and_network,
             drain_seconds: 10,
@@ -72,6 +75,7 @@ impl Limits {
             ("flows_per_session", self.flows_per_session, 1..=STREAMS),
             ("memory_mib", self.memory_mib, 32..=1_048_576),
             ("memory_per_session_mib", self.memory_per_session_mib, 1..=1_024),
+            ("mbit_per_device", self.mbit_per_device, 0..=100_000),
             ("handshakes_per_second", self.handshakes_per_second, 1..=100_000),
             ("handshakes_per_second_and_network", self.handshakes_per_second_and_network, 1..=100_000),
             ("drain_seconds", self.drain_seconds, 0..=86_400),
@@ -92,6 +96,11 @@ impl Limits {
     /// What one session may have on its way, in bytes.
     pub(crate) fn session_bytes(&self) -> u64 {
         u64::from(self.memory_per_session_mib) << 20
+    }
+
+    /// What the flows of one token may carry each way, in bytes per second.
+    pub(crate) fn device_rate(&self) -> Option<f64> {
+        (self.mbit_per_device > 0).then(|| f64::from(self.mbit_per_device) * 1e6 / 8.0)
     }
 
     pub(crate) fn handshakes(&self) -> HandshakeRates {

@@ -104,7 +104,7 @@ impl<E: Egress> Relay<E> {
         let handshakes = limits.handshakes();
         let endpoint = RelayEndpointConfig { cert_der, key_pkcs8_der: identity.key_der(), handshakes, seed };
         let endpoint = Arc::new(RelayEndpoint::bind(endpoint, sockets)?);
-        let places = Places::new(limits.sessions, limits.sessions_per_device);
+        let places = Places::new(limits.sessions, limits.sessions_per_device, limits.device_rate());
         let memory = Arc::new(Memory::new(limits.memory_bytes()));
         let metrics = Arc::new(Metrics::new(limits.sessions));
         let measuring = measuring.map(Arc::new);

@@ -28,6 +28,7 @@ use self::control::{Control, ControlError};
 use self::token::Token;
 use crate::egress::Egress;
 use crate::metrics::SessionEnd;
+use crate::rate::DeviceRate;
 use crate::serve::Shared;
 use crate::tokens::Revoked;
 
@@ -52,6 +53,7 @@ pub(crate) async fn run<E: Egress>(connection: Connection, relay: Arc<Shared<E>>
         flows: JoinSet::new(),
         allowed: FIRST_STREAMS,
         live: Arc::clone(&admitted.live),
+        rate: admitted.place.rate.clone(),
     };
     async {
         let metrics = Arc::clone(&session.relay.metrics);
@@ -80,6 +82,8 @@ struct Session<E> {
     /// Streams that the client may have open now.
     allowed: u32,
     live: Arc<Live>,
+    /// What the flows of its device share.
+    rate: Option<Arc<DeviceRate>>,
 }
 
 impl<E: Egress> Session<E> {
@@ -144,7 +148,7 @@ impl<E: Egress> Session<E> {
         let task = match refusal {
             // A refusal waits for the client to take one byte, so it is a task too; QUIC's stream limit bounds them.
             Some(error) => self.flows.spawn(flow::refuse(stream, error).in_current_span()),
-            None => self.flows.spawn(flow::serve(stream, Arc::clone(&self.relay)).in_current_span()),
+            None => self.flows.spawn(flow::serve(stream, Arc::clone(&self.relay), self.rate.clone()).in_current_span()),
         };
         drop(task);
         // A place that QUIC keeps costs memory: there are to be twice as many as are used, within the limit.

@@ -13,13 +13,14 @@ use tokio::time::{Instant, timeout};
 
 use crate::egress::Egress;
 use crate::measure::Job;
+use crate::rate::{DeviceRate, Limited};
 use crate::serve::Shared;
 
 /// How long a request may take once its stream is there; a stream that never asks must not hold a place.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Serves a flow until both of its directions are done.
-pub(super) async fn serve<E: Egress>(stream: Stream, relay: Arc<Shared<E>>) {
+pub(super) async fn serve<E: Egress>(stream: Stream, relay: Arc<Shared<E>>, rate: Option<Arc<DeviceRate>>) {
     let Stream { mut send, mut recv } = stream;
     let _open = OpenFlow::new(&relay.metrics.flows);
     let asked = Instant::now();
@@ -50,7 +51,7 @@ pub(super) async fn serve<E: Egress>(stream: Stream, relay: Arc<Shared<E>>) {
         Ok(Opened::Tcp(connection)) => {
             // A stream that breaks here breaks the pump as well, which then resets the connection.
             if send.write_all(&[encode_answer(Ok(()))]).await.is_ok() {
-                let stats = pump(Stream { send, recv }.into_flow(), connection).await;
+                let stats = pump(Stream { send, recv }.into_flow(), Limited::new(connection, rate)).await;
                 tracing::debug!(?stats, "flow ended");
             }
         }
