@@ -104,8 +104,10 @@ pub(super) fn config(bytes: &[u8]) {
 
 pub(super) fn config_seeds() -> Vec<Vec<u8>> {
     let whole = "version = 1\nmode = \"bicast\"\nbicast = \"both\"\ncongestion = \"bbr3\"\ninterfaces = [\"wlan0\"]\n\
-        captive_check = true\nlink_file = \"pairing-link\"\n\n[socks]\nlisten = \"127.0.0.1:1080\"\nuser = \"ann\"\n\
-        password = \"secret\"\n\n[[forward]]\nlisten = \"127.0.0.1:8080\"\ntarget = \"example.org:80\"\n";
+        captive_check = true\nlink_file = \"pairing-link\"\n\n[proxy]\nlisten = \"127.0.0.1:1080\"\nuser = \"ann\"\n\
+        password = \"secret\"\n\n[[forward]]\nlisten = \"127.0.0.1:8080\"\ntarget = \"example.org:80\"\n\n\
+        [[network]]\nname = \"wwan0\"\nrole = \"backup\"\nmetered = true\ncap_daily = \"500 MB\"\n\
+        cap_monthly = \"none\"\nreset_day = 31\nsoft_percent = 80\n";
     let wrong = "version = 1\nmodee = \"single\"\n[sock]\nlisten = 3\n";
     [whole, "version = 1\n", wrong, "127.0.0.1:8080=example.org:80"].map(|text| text.as_bytes().to_vec()).to_vec()
 }
@@ -169,4 +171,15 @@ pub(super) fn names_seeds() -> Vec<Vec<u8>> {
     let reply = br#"1234{"parameters":{"addresses":[{"ifindex":7,"family":2,"address":[192,0,2,1]},{"family":10,"address":[0,100,255,155,0,0,0,0,0,0,0,0,192,0,0,170]}],"name":"a","flags":1}}"#;
     let refusal = br#"1234{"error":"io.systemd.Resolve.NoNameServers","parameters":{}}"#;
     vec![addresses, reply.to_vec(), refusal.to_vec()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_whole_configuration_that_fuzzing_begins_with_is_a_valid_one() {
+        let text = String::from_utf8(config_seeds().remove(0)).expect("text");
+        Config::parse(Path::new("tandem.toml"), &text).expect("valid");
+    }
 }
