@@ -1,5 +1,7 @@
 //! `tandem-relay`: sets up and runs a relay, and hands out access to it.
 
+#[cfg(target_os = "linux")]
+mod allocator;
 mod listen;
 mod stop;
 
@@ -302,7 +304,8 @@ fn serve(directory: &Directory, allow: Vec<IpNet>) -> anyhow::Result<()> {
         let sockets = listen::bind(&config.listen)?;
         let addresses = sockets.iter().map(|socket| socket.local_addr()).collect::<Result<Vec<_>, _>>()?;
         let relay = Relay::bind(relay_config, sockets, egress)?;
-        relay.bound_process_memory();
+        #[cfg(target_os = "linux")]
+        relay.bound_memory(allocator::heap_bytes);
         let admin = match config.admin {
             Some(address) => Some(
                 TcpListener::bind(address).await.with_context(|| format!("admin cannot listen on TCP {address}"))?,

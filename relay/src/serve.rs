@@ -113,9 +113,9 @@ impl<E: Egress> Relay<E> {
         Ok(Self { endpoint, shared: Arc::new(shared) })
     }
 
-    /// Holds the memory of this process to the limit: for a program that is nothing but this relay.
-    pub fn bound_process_memory(&self) {
-        self.shared.memory.count_process();
+    /// Holds the memory that `in_use` tells, in bytes, to the limit: for a program that is nothing but this relay.
+    pub fn bound_memory(&self, in_use: fn() -> u64) {
+        self.shared.memory.bound(in_use);
     }
 
     /// What tells of the relay while it serves.
