@@ -42,6 +42,8 @@ pub enum Quantity {
     Kept(Curve, Which),
     /// What the carrier and the competitor on the reference network get together, in Mbit/s.
     Together(Curve),
+    /// Jain's index of the carrier and the competitors on the reference network.
+    Jain(Curve),
     /// Acknowledgement frames that the sender gets during the download.
     Acknowledgements(Curve),
     /// Bytes that the server sends, in percent of those without loss.
@@ -134,6 +136,7 @@ impl Quantity {
             Quantity::Goodput(of)
             | Quantity::Kept(of, _)
             | Quantity::Together(of)
+            | Quantity::Jain(of)
             | Quantity::Acknowledgements(of)
             | Quantity::ServerBytesOfLossless(of) => vec![of],
         }
@@ -143,7 +146,7 @@ impl Quantity {
     pub fn unit(self) -> &'static str {
         match self {
             Quantity::Goodput(_) | Quantity::Together(_) => "Mbit/s",
-            Quantity::Acknowledgements(_) => "",
+            Quantity::Acknowledgements(_) | Quantity::Jain(_) => "",
             _ => "%",
         }
     }
@@ -158,6 +161,7 @@ impl fmt::Display for Quantity {
             Quantity::Kept(of, Which::Reference) => write!(f, "{}: TCP on the reference network keeps", name(of)),
             Quantity::Kept(of, Which::Other) => write!(f, "{}: TCP on the other network keeps", name(of)),
             Quantity::Together(of) => write!(f, "{}: with TCP on the reference network", name(of)),
+            Quantity::Jain(of) => write!(f, "{}: Jain's index on the reference network", name(of)),
             Quantity::Acknowledgements(of) => write!(f, "{}: acknowledgements at the server", name(of)),
             Quantity::ServerBytesOfLossless(of) => write!(f, "{}: server's bytes, of those at 0 %", name(of)),
             Quantity::ServerBytesOf(of, against) => write!(f, "{}: server's bytes, of {}", name(of), name(against)),
@@ -241,6 +245,13 @@ impl<'r> Reading<'r> {
             }
             Quantity::Together(of) => each(of, &|measured| {
                 measured.goodput_mbps() + measured.rivals_mbps.get(measured.reference()).copied().unwrap_or_default()
+            }),
+            Quantity::Jain(of) => each(of, &|measured| {
+                let rivals = self.figure.rivals;
+                let rate = measured.rivals_mbps.get(measured.reference()).copied().unwrap_or_default();
+                let mut shares = vec![rate / f64::from(rivals); rivals as usize];
+                shares.push(measured.goodput_mbps());
+                jain(&shares)
             }),
             Quantity::Acknowledgements(of) => {
                 let runs = self.runs(of, loss_percent);

@@ -9,7 +9,7 @@
 use tandem_proto::congestion::Algorithm;
 
 use super::claim::Quantity::{
-    Acknowledgements, Goodput, Kept, ServerBytesOf, ServerBytesOfLossless, TimeChange, Together,
+    Acknowledgements, Goodput, Jain, Kept, ServerBytesOf, ServerBytesOfLossless, TimeChange, Together,
 };
 use super::claim::Stated::{About, AtLeast, AtMost, Between};
 use super::claim::Which::{Other, Reference};
@@ -45,6 +45,9 @@ const WINDOW: Amount = Amount::Window { settle_s: 8, window_s: 30 };
 
 /// Results in percentage points or Mbit/s that are nearer than this agree: runs of either side differ by as much.
 const NEAR: f64 = 10.0;
+
+/// "Fair", of two flows: one has at most twice what the other has. The paper has no number.
+const FAIR: Stated = AtLeast(0.9);
 
 const FIGURE_6: Figure = Figure {
     id: "6",
@@ -194,6 +197,10 @@ const FIGURE_14: Figure = Figure {
     amount: WINDOW,
     shows: Shows::Sharing,
     stated: &[
+        paper("4.3.2", Jain(curve(Role::Bbr1, Unicast)), 0.0, FAIR),
+        paper("4.3.2", Jain(curve(Role::Bbr1, Client)), 0.0, FAIR),
+        paper("4.3.2", Jain(curve(Role::Bbr1, Server)), 0.0, FAIR),
+        paper("4.3.2", Jain(curve(Role::Bbr1, Both)), 0.0, FAIR),
         paper("4.3.2", Kept(curve(Role::Bbr1, Unicast), Reference), 0.1, About(28.6, NEAR)),
         paper("4.3.2", Kept(curve(Role::Bbr1, Unicast), Reference), 0.3, AtMost(50.0)),
         paper("4.3.2", Kept(curve(Role::Bbr1, Unicast), Reference), 1.0, AtMost(50.0)),
@@ -222,6 +229,10 @@ const FIGURE_15: Figure = Figure {
     citation: "Figure 15 and table 7, section 4.3.2",
     curves: &[(BBR3_DRAFT, &Scheme::ALL), (BBR3, &Scheme::ALL)],
     stated: &[
+        paper("4.3.2", Jain(curve(Role::Bbr3, Unicast)), 0.0, FAIR),
+        paper("4.3.2", Jain(curve(Role::Bbr3, Client)), 0.0, FAIR),
+        paper("4.3.2", Jain(curve(Role::Bbr3, Server)), 0.0, FAIR),
+        paper("4.3.2", Jain(curve(Role::Bbr3, Both)), 0.0, FAIR),
         paper("4.3.2", Kept(curve(Role::Bbr3, Unicast), Reference), 0.1, AtLeast(90.0)),
         paper("4.3.2", Kept(curve(Role::Bbr3, Unicast), Reference), 1.0, AtLeast(90.0)),
         paper("4.3.2", Goodput(curve(Role::Bbr3, Unicast)), 0.1, About(45.0, NEAR)),
@@ -391,7 +402,7 @@ mod tests {
                         assert!(jobs.contains(&(figure.bed, point)), "figure {}: {point} for {claim:?}", figure.id);
                     }
                 }
-                let shares = matches!(claim.quantity, Quantity::Kept(..) | Quantity::Together(_));
+                let shares = matches!(claim.quantity, Quantity::Kept(..) | Quantity::Together(_) | Quantity::Jain(_));
                 assert!(!shares || figure.rivals > 0, "figure {}: {claim:?} needs competitors", figure.id);
                 let counted = matches!(claim.quantity, Quantity::Acknowledgements(_));
                 assert!(!counted || figure.bed == BedKind::Virtual, "figure {}: {claim:?}", figure.id);

@@ -135,7 +135,11 @@ fn verdict(source: &str, agrees: bool) -> &'static str {
 
 /// The middle with its unit, and the least and the most of several runs.
 fn summary(quantity: Quantity, Summary { middle, least, most, runs }: Summary) -> String {
-    let digits = if matches!(quantity, Quantity::Acknowledgements(_)) { 0 } else { 1 };
+    let digits = match quantity {
+        Quantity::Acknowledgements(_) => 0,
+        Quantity::Jain(_) => 2,
+        _ => 1,
+    };
     let value = format!("{middle:.digits$} {}", quantity.unit());
     let value = value.trim_end();
     if runs == 1 { value.to_owned() } else { format!("{value} ({least:.digits$} to {most:.digits$})") }

@@ -15,7 +15,7 @@ const COLUMNS: usize = 2;
 /// Heights of the title and of a line of the legend, and the width of an entry.
 const TITLE: u32 = 44;
 const LEGEND_LINE: u32 = 24;
-const LEGEND_ENTRY: u32 = 250;
+const LEGEND_ENTRY: u32 = 260;
 const FONT: &str = "sans-serif";
 /// The radius of markers.
 const RADIUS: i32 = 5;
@@ -355,7 +355,7 @@ fn closed(mut points: Vec<(i32, i32)>) -> Vec<(i32, i32)> {
 fn even(most: f64) -> Vec<f64> {
     let rough = most / 5.0;
     let decade = 10f64.powf(rough.log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * decade).into_iter().find(|step| *step >= rough);
+    let step = [1.0, 2.0, 2.5, 5.0, 10.0].map(|factor| factor * decade).into_iter().find(|step| *step >= rough);
     let step = step.unwrap_or(rough);
     (0..).map(|count| f64::from(count) * step).take_while(|tick| *tick <= most).collect()
 }
@@ -374,7 +374,7 @@ mod tests {
 
     #[test]
     fn ticks_are_round_and_within() {
-        assert_eq!(even(108.0), [0.0, 50.0, 100.0]);
+        assert_eq!(even(108.0), [0.0, 25.0, 50.0, 75.0, 100.0]);
         assert_eq!(even(50.0), [0.0, 10.0, 20.0, 30.0, 40.0, 50.0]);
         assert_eq!(decades(8.0, 110.0), [10.0, 20.0, 50.0, 100.0]);
     }

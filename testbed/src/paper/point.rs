@@ -45,7 +45,7 @@ impl Carrier {
             Carrier::Tandem(Algorithm::Bbr3) => "Tandem's BBRv3",
             Carrier::Tandem(Algorithm::Bbr3Draft) => "BBRv3 (draft)",
             Carrier::Tandem(Algorithm::Bbr1) => "BBRv1",
-            Carrier::Tandem(Algorithm::Cubic) => "CUBIC over QUIC",
+            Carrier::Tandem(Algorithm::Cubic) => "QUIC (CUBIC)",
             Carrier::Tandem(algorithm) => algorithm.name(),
         }
     }

@@ -2,7 +2,7 @@
 
 use tandem_proto::congestion::Algorithm;
 
-use super::claim::{Claim, Quantity, Reading, Role, Stated, Which, jain, median};
+use super::claim::{Claim, Quantity, Reading, Role, Stated, Which, median};
 use super::figure::{Figure, Shows};
 use super::plot::{Axis, Line, Mark, Panel, Style, Value};
 use super::point::{Carrier, Scheme};
@@ -123,14 +123,6 @@ impl<'r> Report<'r> {
                     if scheme.networks() > 1 {
                         add("TCP on the other network (Mbit/s)", each(&|run| rival(run, 1 - run.reference())));
                     }
-                    let flows = f64::from(self.figure.rivals);
-                    let jain = |run: &Measured| {
-                        let share = rival(run, run.reference()) / flows;
-                        let mut shares = vec![share; self.figure.rivals as usize];
-                        shares.push(run.goodput_mbps());
-                        jain(&shares)
-                    };
-                    add("Jain's index on the reference network", each(&jain));
                 }
                 let counted = runs.iter().filter_map(|run| run.acknowledgements).map(|count| count as f64);
                 add("acknowledgements at the server", counted.collect());
@@ -138,6 +130,8 @@ impl<'r> Report<'r> {
                     let kept = |which| self.reading(bbr3).values(Quantity::Kept((role, scheme), which), loss_percent);
                     add("kept on the reference network (%)", kept(Which::Reference));
                     add("kept on the other network (%)", kept(Which::Other));
+                    let jain = self.reading(bbr3).values(Quantity::Jain((role, scheme)), loss_percent);
+                    add("Jain's index on the reference network", jain);
                 }
             }
         }
