@@ -44,7 +44,7 @@ pub enum Quantity {
     Together(Curve),
     /// Jain's index of the carrier and the competitors on the reference network.
     Jain(Curve),
-    /// Acknowledgement frames that the sender gets during the download.
+    /// Acknowledgement frames that the sender gets during the download; of one that was cut off as many as it would have got.
     Acknowledgements(Curve),
     /// Bytes that the server sends, in percent of those without loss.
     ServerBytesOfLossless(Curve),
@@ -254,8 +254,8 @@ impl<'r> Reading<'r> {
                 jain(&shares)
             }),
             Quantity::Acknowledgements(of) => {
-                let runs = self.runs(of, loss_percent);
-                runs.iter().filter_map(|measured| measured.acknowledgements).map(|count| count as f64).collect()
+                let whole = |run: &&Measured| Some(run.acknowledgements? as f64 * file / run.bytes.max(1) as f64);
+                self.runs(of, loss_percent).iter().filter_map(whole).collect()
             }
             Quantity::ServerBytesOfLossless(of) => share_of(middle(of, 0.0, &sent), of, &sent),
             Quantity::ServerBytesOf(of, against) => share_of(middle(against, loss_percent, &sent), of, &sent),

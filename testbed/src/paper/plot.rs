@@ -58,10 +58,10 @@ impl Style {
         Self { colour, dash, width, marker, filled }
     }
 
-    /// The same line without markers, for a curve of many points.
+    /// The same without markers and dashes, for a curve of many points.
     #[must_use]
-    pub(super) fn without_markers(self) -> Self {
-        Self { marker: Marker::None, ..self }
+    pub(super) fn plain(self) -> Self {
+        Self { marker: Marker::None, dash: None, ..self }
     }
 }
 

@@ -124,8 +124,10 @@ impl<'r> Report<'r> {
                         add("TCP on the other network (Mbit/s)", each(&|run| rival(run, 1 - run.reference())));
                     }
                 }
-                let counted = runs.iter().filter_map(|run| run.acknowledgements).map(|count| count as f64);
-                add("acknowledgements at the server", counted.collect());
+                if let Some((role, bbr3)) = role(carrier).filter(|_| self.figure.rivals == 0) {
+                    let count = Quantity::Acknowledgements((role, scheme));
+                    add("acknowledgements at the server", self.reading(bbr3).values(count, loss_percent));
+                }
                 if let Some((role, bbr3)) = role(carrier).filter(|_| self.figure.rivals > 0) {
                     let kept = |which| self.reading(bbr3).values(Quantity::Kept((role, scheme), which), loss_percent);
                     add("kept on the reference network (%)", kept(Which::Reference));
@@ -260,7 +262,7 @@ impl<'r> Report<'r> {
                     Value { x: *at, middle, least: middle, most: middle }
                 };
                 let values = course.iter().map(value).collect();
-                Line { name: carrier.title().to_owned(), style: style(*carrier).without_markers(), values }
+                Line { name: carrier.title().to_owned(), style: style(*carrier).plain(), values }
             };
             let lines: Vec<Line> = self.figure.curves.iter().map(course).collect();
             let last = lines.iter().flat_map(|line| &line.values).map(|value| value.x).fold(1.0, f64::max);
