@@ -290,6 +290,8 @@ fn serve(directory: &Directory, allow: Vec<IpNet>) -> anyhow::Result<()> {
         let rules = AccessRules::new(config.allow.iter().copied().chain(allow).collect());
         let egress = TcpEgress::new(rules, own.clone());
         let identity = directory.identity()?;
+        let sockets = listen::bind(&config.listen)?;
+        let addresses = sockets.iter().map(|socket| socket.local_addr()).collect::<Result<Vec<_>, _>>()?;
         let relay_config = RelayConfig {
             next_pin: directory.watch_next_pin(identity.pin())?,
             identity,
@@ -298,11 +300,9 @@ fn serve(directory: &Directory, allow: Vec<IpNet>) -> anyhow::Result<()> {
             revoked: watch_revoked(directory.revoked_path())
                 .with_context(|| directory.revoked_path().display().to_string())?,
             limits: config.limits,
-            measuring: config.measure.then(|| Measuring::new(listen::bind_tcp(&config.listen))).transpose()?,
+            measuring: config.measure.then(|| Measuring::new(listen::bind_tcp(&addresses))).transpose()?,
             seed: None,
         };
-        let sockets = listen::bind(&config.listen)?;
-        let addresses = sockets.iter().map(|socket| socket.local_addr()).collect::<Result<Vec<_>, _>>()?;
         let relay = Relay::bind(relay_config, sockets, egress)?;
         #[cfg(target_os = "linux")]
         relay.bound_memory(allocator::heap_bytes);

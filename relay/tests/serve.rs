@@ -171,9 +171,20 @@ async fn the_relay_listens_on_its_configured_port_and_on_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
     init(dir.path());
     let serving = Serving::start(dir.path(), &[]);
+    let port = serving.address.port();
     let listening = bound_sockets(serving.child.id());
+    // TCP for measuring, unless another program has that port.
+    let allowed = BTreeSet::from([format!("udp {port}"), format!("tcp {port}")]);
+    assert!(listening.is_subset(&allowed) && listening.contains(&format!("udp {port}")), "{listening:?}");
+    drop(serving);
+
+    let settings = dir.path().join("relay.toml");
+    let text = std::fs::read_to_string(&settings).unwrap();
+    assert!(text.contains("measure = true"));
+    std::fs::write(&settings, text.replace("measure = true", "measure = false")).unwrap();
+    let serving = Serving::start(dir.path(), &[]);
     let expected = format!("udp {}", serving.address.port());
-    assert_eq!(listening, BTreeSet::from([expected]));
+    assert_eq!(bound_sockets(serving.child.id()), BTreeSet::from([expected]));
 }
 
 /// Status and body of a request.
@@ -198,8 +209,11 @@ async fn metrics_and_health_are_told_where_they_are_configured_and_tell_when_the
     let link = init_with(dir.path(), &["--admin", "127.0.0.1:0"]);
     let mut serving = Serving::start(dir.path(), &["--allow", "127.0.0.0/8"]);
     let admin = serving.admin();
-    let expected = [format!("udp {}", serving.address.port()), format!("tcp {}", admin.port())];
-    assert_eq!(bound_sockets(serving.child.id()), BTreeSet::from(expected));
+    let (clients, told) = (serving.address.port(), format!("tcp {}", admin.port()));
+    let mut others = bound_sockets(serving.child.id());
+    assert!(others.remove(&told) && others.remove(&format!("udp {clients}")), "{others:?}");
+    others.remove(&format!("tcp {clients}"));
+    assert_eq!(others, BTreeSet::new());
     assert_eq!(get(admin, "/healthz").await.0, 200);
     assert_eq!(get(admin, "/readyz").await.0, 200);
     assert_eq!(get(admin, "/").await.0, 404);
