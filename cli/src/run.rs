@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
-use tandem_core::client::control::ControlServer;
-use tandem_core::client::{Engine, EngineConfig, default_addresses};
+use tandem_core::client::EngineConfig;
+use tandem_core::client::host::Host;
 use tandem_core::config::Config;
 use tandem_core::platform::System;
 use tandem_proto::stats::{SessionState, Snapshot};
@@ -20,11 +20,9 @@ pub(crate) async fn run(options: RunOptions, control: &Path) -> anyhow::Result<(
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     let mut signals = Signals::new().context("signals cannot be awaited")?;
     let config = engine_config(options)?;
-    let server = ControlServer::bind(control).await?;
-    let engine = Engine::start(config, Arc::new(System)).await?;
-    let handle = engine.handle();
-    let control = tokio::spawn(server.serve(handle.clone()));
-    if let Some(address) = engine.proxy_address() {
+    let host = Host::start(config, Arc::new(System), control).await?;
+    let handle = host.handle();
+    if let Some(address) = host.proxy_address() {
         say(&format!("SOCKS5 proxy on {address}"));
         say(&format!("HTTP proxy on {address}"));
     }
@@ -49,10 +47,9 @@ pub(crate) async fn run(options: RunOptions, control: &Path) -> anyhow::Result<(
         }
     };
     tokio::select! {
-        () = engine.stop() => {}
+        () = host.stop() => {}
         () = signals.next() => bail!("stopped before the open connections were done"),
     }
-    control.abort();
     match refusal {
         Some(problem) => bail!(problem),
         None => Ok(()),
@@ -76,18 +73,14 @@ fn engine_config(options: RunOptions) -> anyhow::Result<EngineConfig> {
     let setup = options.setup;
     let file = setup.config.as_deref().map(Config::load).transpose()?.unwrap_or_default();
     let Paired { pairings, keeper } = setup.links(&file)?;
-    let mut config = EngineConfig::with_relays(&pairings);
+    let listen = setup.listen(&file);
+    let mut config = EngineConfig::from_file(&pairings, file);
     config.keeper = keeper;
-    config.addresses = default_addresses();
-    config.listen = Some(setup.listen(&file));
-    config.credentials = file.credentials;
-    config.forwards = file.forwards;
+    config.listen = Some(listen);
     config.forwards.extend(options.forwards);
-    config.captive_check = file.captive_check.unwrap_or(true);
-    config.networks = file.networks;
     config.state = setup.state();
-    config.interfaces = setup.interfaces(file.interfaces);
-    config.mode = mode.or(file.mode).unwrap_or_default();
-    config.congestion = options.congestion.or(file.congestion).unwrap_or_default();
+    config.interfaces = setup.interfaces(config.interfaces);
+    config.mode = mode.unwrap_or(config.mode);
+    config.congestion = options.congestion.unwrap_or(config.congestion);
     Ok(config)
 }

@@ -3,8 +3,8 @@
 //! [`Engine`] owns everything that runs: the inbounds, the session to the relay with its paths, and the snapshots that
 //! every surface shows. The session is made anew whenever it ends, with the nearest of the relays that answer, unless all of
 //! them refuse the client. The control
-//! socket, through which other processes ask and steer the engine, stands beside it ([`control`]), and so does what finds
-//! out why there is no session ([`doctor`]).
+//! socket, through which other processes ask and steer the engine, stands beside it ([`control`]; both together: [`host`]), and so
+//! does what finds out why there is no session ([`doctor`]).
 //!
 //! ```text
 //! inbounds → SessionDial → session → relays (which one) → maker (connect, Hello, paths) → transport
@@ -23,6 +23,7 @@ mod engine;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod handshake;
+pub mod host;
 mod leftovers;
 mod maker;
 mod measure;

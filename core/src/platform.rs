@@ -13,9 +13,9 @@ pub use scripted::{Asker, Binder, Resolver, Scripted};
 pub use system::System;
 #[cfg(all(feature = "fuzzing", target_os = "linux"))]
 pub use system::read_resolved_reply;
+pub use tandem_proto::networks::InterfaceKind;
 
 use std::any::Any;
-use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -115,30 +115,6 @@ impl Interface {
 
 fn is_of_site(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(address) if address.is_unique_local())
-}
-
-/// What kind of network an interface leads to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum InterfaceKind {
-    /// Wireless LAN.
-    Wifi,
-    /// A mobile network.
-    Cellular,
-    /// A cable.
-    Ethernet,
-    /// Loopback, tunnels and whatever the system does not tell.
-    Other,
-}
-
-impl fmt::Display for InterfaceKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            InterfaceKind::Wifi => "wifi",
-            InterfaceKind::Cellular => "cellular",
-            InterfaceKind::Ethernet => "ethernet",
-            InterfaceKind::Other => "other",
-        })
-    }
 }
 
 /// A socket on one interface.

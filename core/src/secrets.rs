@@ -105,12 +105,23 @@ pub enum SecretError {
     NoHome,
 }
 
+/// What is done with pairings that the keychain does not take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Fallback {
+    /// They go to the private file.
+    #[default]
+    File,
+    /// They are not kept, and the keychain's error is told, unless the file has been chosen before: it holds pairings.
+    Refuse,
+}
+
 /// The keychain where there is one, else a private file in the user's configuration directory.
 #[derive(Debug)]
 pub struct SystemStore {
     keychain: Keychain,
     file: SecretFile,
     lock: PathBuf,
+    fallback: Fallback,
 }
 
 impl SystemStore {
@@ -121,7 +132,36 @@ impl SystemStore {
     pub fn new() -> Result<Self, SecretError> {
         let directory = dirs::config_dir().ok_or(SecretError::NoHome)?.join("tandem");
         let (file, lock) = (SecretFile::new(directory.join("pairing")), directory.join("pairing.lock"));
-        Ok(Self { keychain: Keychain::default(), file, lock })
+        Ok(Self { keychain: Keychain::default(), file, lock, fallback: Fallback::default() })
+    }
+
+    /// The same, with this done where the keychain fails.
+    #[must_use]
+    pub fn with_fallback(self, fallback: Fallback) -> Self {
+        Self { fallback, ..self }
+    }
+
+    /// What is kept, and where; `None` while nothing is.
+    ///
+    /// # Errors
+    /// As [`SecretStore::load`].
+    pub fn look(&self) -> Result<(Pairings, Option<Kept>), SecretError> {
+        // The file first: it is quick, and holds something only if the keychain could not take it.
+        let pairings = self.file.load()?;
+        if !pairings.is_empty() {
+            return Ok((pairings, Some(self.file.place())));
+        }
+        match self.keychain.load() {
+            Err(error @ (SecretError::Keychain(_) | SecretError::KeychainSilent)) => {
+                tracing::debug!(error = &error as &dyn std::error::Error, "no keychain, and no pairing file");
+                Ok((Pairings::default(), None))
+            }
+            Ok(pairings) => {
+                let kept = (!pairings.is_empty()).then_some(Kept::Keychain);
+                Ok((pairings, kept))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Changes what is kept, while no other process does; answers with where it is kept now, `None` if nothing changed.
@@ -153,18 +193,7 @@ impl SystemStore {
 
 impl SecretStore for SystemStore {
     fn load(&self) -> Result<Pairings, SecretError> {
-        // The file first: it is quick, and holds something only if the keychain could not take it.
-        let pairings = self.file.load()?;
-        if !pairings.is_empty() {
-            return Ok(pairings);
-        }
-        match self.keychain.load() {
-            Err(error @ (SecretError::Keychain(_) | SecretError::KeychainSilent)) => {
-                tracing::debug!(error = &error as &dyn std::error::Error, "no keychain, and no pairing file");
-                Ok(Pairings::default())
-            }
-            done => done,
-        }
+        self.look().map(|(pairings, _)| pairings)
     }
 
     fn save(&self, pairings: &Pairings) -> Result<Kept, SecretError> {
@@ -173,6 +202,7 @@ impl SecretStore for SystemStore {
                 self.file.remove()?;
                 Ok(kept)
             }
+            Err(error) if self.fallback == Fallback::Refuse && self.file.load()?.is_empty() => Err(error),
             Err(error) => {
                 tracing::debug!(
                     error = &error as &dyn std::error::Error,

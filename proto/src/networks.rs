@@ -10,11 +10,13 @@
 mod account;
 mod book;
 mod calendar;
+mod kind;
 mod settings;
 mod size;
 
 pub use account::{Account, Bar, CapState, Period, Ruling, SLOW_RATE};
 pub use book::{Book, Kept, KeptError};
 pub use calendar::{Date, WrongDate};
+pub use kind::InterfaceKind;
 pub use settings::{Cap, MIN_CAP, NetworkRole, Rules, SettingError, Settings};
 pub use size::{DataSize, WrongSize};

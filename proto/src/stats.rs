@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::mode::Mode;
-use crate::networks::{CapState, NetworkRole};
+use crate::networks::{CapState, InterfaceKind, NetworkRole};
 use crate::path::order::PathRole;
 
 /// A session as its client sees it.
@@ -21,6 +21,9 @@ pub struct Snapshot {
     /// Every relay that the client is paired with, in the order in which they came.
     #[serde(default)]
     pub relays: Vec<RelayStats>,
+    /// Where the proxy listens, as `ADDRESS:PORT`; `None` where there is none.
+    #[serde(default)]
+    pub proxy: Option<String>,
     /// How datagrams use the paths.
     #[serde(flatten)]
     pub mode: Mode,
@@ -57,6 +60,9 @@ pub struct Snapshot {
 pub struct NetworkStats {
     /// The interface's name, for example `wwan0`.
     pub name: String,
+    /// What kind of network it is; `other` also while the machine does not have it.
+    #[serde(default)]
+    pub kind: InterfaceKind,
     /// Whether the machine has it now.
     pub present: bool,
     /// What it is for.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tandem_proto::networks::{Bar, Book, Kept, Ruling, SettingError, Settings};
+use tandem_proto::networks::{Bar, Book, InterfaceKind, Kept, Ruling, SettingError, Settings};
 use tandem_proto::path::order::PathOrder;
 use tandem_proto::stats::NetworkStats;
 use tokio::sync::{Notify, watch};
@@ -42,6 +42,8 @@ struct State {
     book: Book,
     /// By network; with what was charged of what it has counted.
     meters: BTreeMap<String, (Arc<Meter>, u64)>,
+    /// What kinds the networks are that there are now.
+    kinds: BTreeMap<String, InterfaceKind>,
     store: Option<Store>,
 }
 
@@ -88,7 +90,7 @@ impl Accounts {
     ) -> Result<Arc<Self>, tandem_proto::networks::KeptError> {
         let book = Book::new(configured, kept, platform.today())?;
         let rulings = watch::Sender::new(book.rulings());
-        let state = Mutex::new(State { book, meters: BTreeMap::new(), store });
+        let state = Mutex::new(State { book, meters: BTreeMap::new(), kinds: BTreeMap::new(), store });
         Ok(Arc::new(Self { platform, state, rulings, wake: Arc::default() }))
     }
 
@@ -133,8 +135,12 @@ impl Accounts {
     }
 
     /// These are the networks that there are now.
-    pub(super) fn see<'n>(&self, networks: impl Iterator<Item = &'n str>) {
-        self.state.lock().book.see(networks);
+    pub(super) fn see<'n>(&self, networks: impl Iterator<Item = (&'n str, InterfaceKind)>) {
+        let kinds: BTreeMap<_, _> = networks.map(|(name, kind)| (name.to_owned(), kind)).collect();
+        let mut state = self.state.lock();
+        state.book.see(kinds.keys().map(String::as_str));
+        state.kinds = kinds;
+        drop(state);
         self.settle();
     }
 
@@ -176,7 +182,11 @@ impl Accounts {
     pub(super) fn stats(&self) -> Vec<NetworkStats> {
         let mut state = self.state.lock();
         state.charge();
-        state.book.stats()
+        let mut stats = state.book.stats();
+        for network in &mut stats {
+            network.kind = state.kinds.get(&network.name).copied().unwrap_or_default();
+        }
+        stats
     }
 
     /// Keeps what was carried to the last byte: the client ends well.

@@ -18,7 +18,6 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::DEFAULT_LISTEN;
 use super::accounts::{Accounts, StateError};
 use super::addresses::Addresses;
 use super::diagnose::{Findings, diagnose};
@@ -28,6 +27,8 @@ use super::measure::{Measurement, Measurer};
 use super::networks::Networks;
 use super::relays::Relays;
 use super::session::{Phase, Session};
+use super::{DEFAULT_LISTEN, default_state};
+use crate::config::Config;
 use crate::dial::Dial;
 use crate::inbound::{Credentials, Forward, Inbound, Service};
 use crate::platform::Platform;
@@ -96,6 +97,23 @@ impl EngineConfig {
             seed: None,
         }
     }
+
+    /// What a configuration file says, for these relays; the defaults where it says nothing.
+    pub fn from_file(pairings: &Pairings, file: Config) -> Self {
+        Self {
+            addresses: default_addresses(),
+            listen: Some(file.listen.unwrap_or(DEFAULT_LISTEN)),
+            credentials: file.credentials,
+            forwards: file.forwards,
+            interfaces: file.interfaces,
+            networks: file.networks,
+            state: default_state(),
+            mode: file.mode.unwrap_or_default(),
+            congestion: file.congestion.unwrap_or_default(),
+            captive_check: file.captive_check.unwrap_or(true),
+            ..Self::with_relays(pairings)
+        }
+    }
 }
 
 /// Why an engine did not start.
@@ -131,7 +149,6 @@ fn hint(error: &std::io::Error) -> &'static str {
 /// A running client. Dropping it ends everything at once; [`Engine::stop`] ends it well.
 pub struct Engine {
     handle: EngineHandle,
-    proxy: Option<SocketAddr>,
     inbounds: JoinSet<()>,
     session: JoinHandle<()>,
     diagnosis: Option<JoinHandle<()>>,
@@ -155,6 +172,7 @@ pub struct EngineHandle {
 
 struct Shared {
     relays: Arc<Relays>,
+    proxy: Option<SocketAddr>,
     congestion: Algorithm,
     phase: watch::Receiver<Phase>,
     mode: watch::Sender<Mode>,
@@ -209,6 +227,7 @@ impl Engine {
         );
         let shared = Arc::new(Shared {
             relays: Arc::clone(&relays),
+            proxy,
             congestion: config.congestion,
             phase: phase.clone(),
             mode: mode.clone(),
@@ -234,7 +253,6 @@ impl Engine {
         let publisher = tokio::spawn(publish(handle.clone()));
         Ok(Self {
             handle,
-            proxy,
             inbounds,
             session,
             diagnosis,
@@ -248,7 +266,7 @@ impl Engine {
 
     /// Where the proxy listens, for SOCKS5 and HTTP alike.
     pub fn proxy_address(&self) -> Option<SocketAddr> {
-        self.proxy
+        self.handle.shared.proxy
     }
 
     /// Something to ask and steer the engine with.
@@ -298,6 +316,7 @@ impl EngineHandle {
         let mut snapshot = Snapshot {
             relay: shared.relays.addresses(None),
             relays: shared.relays.stats(None, false),
+            proxy: shared.proxy.map(|address| address.to_string()),
             mode: *shared.mode.borrow(),
             congestion: shared.congestion.name().to_owned(),
             flows_open: shared.flows.open(),

@@ -161,7 +161,7 @@ impl Looker {
             Err(error) => (Vec::new(), Some(error.to_string())),
         };
         let of_use = interfaces.iter().filter(|interface| is_of_use(interface, &self.names));
-        self.accounts.see(of_use.map(|interface| interface.name.as_str()));
+        self.accounts.see(of_use.map(|interface| (interface.name.as_str(), interface.kind)));
         let bar = |interface: &Interface| Some((interface.name.clone(), self.accounts.bar(&interface.name)?));
         let barred = interfaces.iter().filter_map(bar).collect();
         Machine { interfaces, barred, problem, wakes }

@@ -23,6 +23,10 @@ impl SecretFile {
         Self { path: path.into() }
     }
 
+    pub(super) fn place(&self) -> Kept {
+        Kept::File(self.path.clone())
+    }
+
     pub(super) fn remove(&self) -> Result<(), SecretError> {
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.failed(error)),
@@ -55,7 +59,7 @@ impl SecretStore for SecretFile {
         } else {
             write_private(&self.path, &pairings.to_text()).map_err(|error| self.failed(error))?;
         }
-        Ok(Kept::File(self.path.clone()))
+        Ok(self.place())
     }
 }
 

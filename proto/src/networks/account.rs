@@ -9,6 +9,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::calendar::Date;
+use super::kind::InterfaceKind;
 use super::settings::{NetworkRole, Rules, Settings};
 use super::size::DataSize;
 use crate::path::order::{PathOrder, PathRole};
@@ -274,6 +275,8 @@ impl Account {
         let ruling = self.ruling();
         (self.present || said).then(|| NetworkStats {
             name: name.to_owned(),
+            // The shell knows.
+            kind: InterfaceKind::default(),
             present: self.present,
             role: rules.role,
             metered: rules.metered,
