@@ -1,0 +1,96 @@
+//! Engines that tell what a script says: for tests, and to see every screen without a network.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tandem_core::client::control::Request;
+use tandem_proto::stats::{RelayStats, Snapshot};
+
+use crate::engines::{Answer, EngineFault, Engines, Start};
+
+/// Engines by script; clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct ScriptedEngines {
+    script: Arc<Mutex<Script>>,
+}
+
+#[derive(Debug, Default)]
+struct Script {
+    /// What the engine that runs tells; `None` while none runs.
+    running: Option<Snapshot>,
+    /// What one that is started tells, beside its mode and relays.
+    to_come: Snapshot,
+    /// Why none starts.
+    fault: Option<String>,
+    asked: Vec<Request>,
+    started: Vec<Start>,
+}
+
+impl ScriptedEngines {
+    /// None runs; those that are started tell this.
+    pub fn new(to_come: Snapshot) -> Self {
+        let script = Script { to_come, ..Script::default() };
+        Self { script: Arc::new(Mutex::new(script)) }
+    }
+
+    /// One runs and tells this, or none runs any more.
+    pub fn tell(&self, snapshot: Option<Snapshot>) {
+        self.script.lock().running = snapshot;
+    }
+
+    /// None starts from now on, for this reason.
+    pub fn fail(&self, reason: &str) {
+        self.script.lock().fault = Some(reason.to_owned());
+    }
+
+    /// What was asked for since the last time, but for snapshots.
+    pub fn asked(&self) -> Vec<Request> {
+        std::mem::take(&mut self.script.lock().asked)
+    }
+
+    /// What engines were started with.
+    pub fn started(&self) -> Vec<Start> {
+        self.script.lock().started.clone()
+    }
+}
+
+impl Engines for ScriptedEngines {
+    fn ask(&self, request: Request) -> Answer<'_, Result<Option<Snapshot>, EngineFault>> {
+        Box::pin(async move {
+            let mut script = self.script.lock();
+            if request != Request::Status {
+                script.asked.push(request.clone());
+            }
+            let Some(snapshot) = &mut script.running else { return Err(EngineFault::NotRunning) };
+            match request {
+                Request::Status => return Ok(Some(snapshot.clone())),
+                Request::Mode(mode) => snapshot.mode = mode,
+                Request::Stop => script.running = None,
+                _ => {}
+            }
+            Ok(None)
+        })
+    }
+
+    fn host(&self, start: Start) -> Answer<'_, Result<Option<SocketAddr>, EngineFault>> {
+        Box::pin(async move {
+            let mut script = self.script.lock();
+            if let Some(fault) = &script.fault {
+                return Err(EngineFault::Refused(fault.clone()));
+            }
+            let relay = |name: &String| RelayStats { name: name.clone(), ..RelayStats::default() };
+            let mut snapshot = script.to_come.clone();
+            snapshot.mode = start.mode.unwrap_or(snapshot.mode);
+            snapshot.relays = start.pairings.list().iter().map(|pairing| relay(&pairing.name)).collect();
+            let proxy = snapshot.proxy.as_ref().and_then(|proxy| proxy.parse().ok());
+            script.running = Some(snapshot);
+            script.started.push(start);
+            Ok(proxy)
+        })
+    }
+
+    fn release(&self) -> Answer<'_, ()> {
+        Box::pin(async move { self.script.lock().running = None })
+    }
+}
