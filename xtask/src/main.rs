@@ -7,6 +7,7 @@ mod bench;
 mod cargo;
 mod cases;
 mod clients;
+mod desktop;
 mod fuzz;
 mod man;
 mod paper;
@@ -54,6 +55,13 @@ enum Task {
     Fuzz(fuzz::FuzzArguments),
     /// Write man pages and shell completions to target/man and target/completions.
     Man,
+    /// Build the desktop app's front end and run its tests; a step of `test`.
+    #[command(hide = true)]
+    FrontEnd,
+    /// Write pictures of the desktop app's screens to docs/screenshots, in light and dark (Linux).
+    Screenshots,
+    /// Build the desktop app's packages into target/dist (Linux).
+    Dist(desktop::DistArguments),
     /// Type-check for every system that the project means to run on, and say which could not be checked here.
     CheckTargets,
 }
@@ -69,6 +77,9 @@ fn main() -> ExitCode {
         Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::Man => man::run(),
         Task::CheckTargets => targets::run(),
+        Task::FrontEnd => desktop::front_end(),
+        Task::Screenshots => desktop::screenshots(),
+        Task::Dist(arguments) => desktop::dist(&arguments),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

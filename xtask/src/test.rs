@@ -12,6 +12,7 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::cargo::{Tool, cargo, run_watched};
+use crate::desktop;
 use report::{Outcome, Report};
 use tally::Tally;
 
@@ -37,64 +38,89 @@ struct Step {
     runs_tests: bool,
     /// Whether `--quick` leaves it out.
     slow: bool,
+    /// Whether it concerns the desktop app, which needs more than Rust.
+    desktop: bool,
 }
 
-const STEPS: [Step; 7] = [
-    Step {
-        name: "format",
-        arguments: &["fmt", "--all", "--check"],
-        tool: Some(Tool::Rustfmt),
-        rustdoc_flags: "",
-        runs_tests: false,
-        slow: false,
-    },
+/// What most steps are: nothing special.
+const PLAIN: Step =
+    Step { name: "", arguments: &[], tool: None, rustdoc_flags: "", runs_tests: false, slow: false, desktop: false };
+
+/// The desktop app is built in a profile of its own, and apart from the rest, which needs no web view.
+const STEPS: [Step; 10] = [
+    Step { name: "format", arguments: &["fmt", "--all", "--check"], tool: Some(Tool::Rustfmt), ..PLAIN },
     Step {
         name: "lints",
-        arguments: &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"],
+        arguments: &["clippy", "--workspace", "--exclude", "tandem-desktop", "--all-targets", "--", "-D", "warnings"],
         tool: Some(Tool::Clippy),
-        rustdoc_flags: "",
-        runs_tests: false,
-        slow: false,
+        ..PLAIN
     },
-    Step {
-        name: "cases",
-        arguments: &["run", "--quiet", "--package", "xtask", "--", "check-cases"],
-        tool: None,
-        rustdoc_flags: "",
-        runs_tests: false,
-        slow: false,
-    },
+    Step { name: "cases", arguments: &["run", "--quiet", "--package", "xtask", "--", "check-cases"], ..PLAIN },
     Step {
         name: "tests",
-        arguments: &["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"],
-        tool: None,
-        rustdoc_flags: "",
+        arguments: &[
+            "test",
+            "--workspace",
+            "--exclude",
+            "tandem-desktop",
+            "--lib",
+            "--bins",
+            "--tests",
+            "--no-fail-fast",
+        ],
         runs_tests: true,
-        slow: false,
+        ..PLAIN
+    },
+    Step {
+        name: "app: front end",
+        arguments: &["run", "--quiet", "--package", "xtask", "--", "front-end"],
+        desktop: true,
+        ..PLAIN
+    },
+    Step {
+        name: "app: lints",
+        arguments: &[
+            "clippy",
+            "--package",
+            "tandem-desktop",
+            "--profile",
+            "app",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ],
+        tool: Some(Tool::Clippy),
+        desktop: true,
+        ..PLAIN
+    },
+    Step {
+        name: "app: tests",
+        arguments: &["test", "--package", "tandem-desktop", "--profile", "app", "--no-fail-fast"],
+        runs_tests: true,
+        desktop: true,
+        ..PLAIN
     },
     Step {
         name: "doc tests",
-        arguments: &["test", "--workspace", "--doc", "--no-fail-fast"],
-        tool: None,
-        rustdoc_flags: "",
+        arguments: &["test", "--workspace", "--exclude", "tandem-desktop", "--doc", "--no-fail-fast"],
         runs_tests: true,
         slow: true,
+        ..PLAIN
     },
     Step {
         name: "dependencies",
         arguments: &["deny", "check", "--hide-inclusion-graph", "bans", "licenses", "sources"],
         tool: Some(Tool::Deny),
-        rustdoc_flags: "",
-        runs_tests: false,
         slow: true,
+        ..PLAIN
     },
     Step {
         name: "documentation",
-        arguments: &["doc", "--workspace", "--no-deps"],
-        tool: None,
+        arguments: &["doc", "--workspace", "--exclude", "tandem-desktop", "--no-deps"],
         rustdoc_flags: "-D warnings",
-        runs_tests: false,
         slow: true,
+        ..PLAIN
     },
 ];
 
@@ -103,7 +129,7 @@ const STEPS: [Step; 7] = [
 /// # Errors
 /// Only when the run itself is impossible; a check that cannot be made is a broken step of the report.
 pub(crate) fn run(arguments: &TestArguments) -> Result<bool> {
-    let report = run_steps(&STEPS, arguments, run_step);
+    let report = run_steps(&STEPS, arguments, desktop::missing().as_deref(), run_step);
     print!("{report}");
     Ok(report.is_success())
 }
@@ -112,13 +138,17 @@ pub(crate) fn run(arguments: &TestArguments) -> Result<bool> {
 fn run_steps(
     steps: &[Step],
     arguments: &TestArguments,
+    lacks_for_desktop: Option<&str>,
     mut run_step: impl FnMut(&Step, &mut Tally) -> Outcome,
 ) -> Report {
     let mut report = Report::default();
     for step in steps {
-        let outcome = match skip_reason(step, arguments) {
+        let outcome = match skip_reason(step, arguments, lacks_for_desktop) {
             _ if report.is_broken() => Outcome::NotReached,
-            Some(reason) => Outcome::Skipped(reason),
+            Some(reason) => {
+                println!("\n== {}: SKIPPED: {reason}", step.name);
+                Outcome::Skipped(reason.to_owned())
+            }
             None => {
                 println!("\n== {}: cargo {}", step.name, step.arguments.join(" "));
                 run_step(step, &mut report.tally)
@@ -129,8 +159,10 @@ fn run_steps(
     report
 }
 
-fn skip_reason(step: &Step, arguments: &TestArguments) -> Option<&'static str> {
-    if step.tool == Some(Tool::Deny) && arguments.skip_deny {
+fn skip_reason<'r>(step: &Step, arguments: &TestArguments, lacks_for_desktop: Option<&'r str>) -> Option<&'r str> {
+    if step.desktop && lacks_for_desktop.is_some() {
+        lacks_for_desktop
+    } else if step.tool == Some(Tool::Deny) && arguments.skip_deny {
         Some("--skip-deny")
     } else if step.slow && arguments.quick {
         Some("--quick")
@@ -193,7 +225,7 @@ mod tests {
     #[test]
     fn a_broken_step_ends_the_run_and_names_what_was_not_reached() {
         let mut ran = Vec::new();
-        let report = run_steps(&STEPS, &TestArguments::default(), |step, _| {
+        let report = run_steps(&STEPS, &TestArguments::default(), None, |step, _| {
             ran.push(step.name);
             if step.name == "lints" {
                 Outcome::Broken(SECOND, "cargo clippy failed".into())
@@ -205,13 +237,13 @@ mod tests {
         assert!(!report.is_success());
         let text = report.to_string();
         assert!(text.contains("cargo clippy failed"), "{text}");
-        assert_eq!(text.matches("not reached").count(), 5, "{text}");
+        assert_eq!(text.matches("not reached").count(), STEPS.len() - 2, "{text}");
     }
 
     #[test]
     fn a_quick_run_skips_the_slow_steps_and_says_so() {
         let arguments = TestArguments { quick: true, skip_deny: false };
-        let report = run_steps(&STEPS, &arguments, |_, _| Outcome::Passed(SECOND));
+        let report = run_steps(&STEPS, &arguments, None, |_, _| Outcome::Passed(SECOND));
         assert!(report.is_success());
         assert_eq!(report.to_string().matches("skipped: --quick").count(), 3);
     }
@@ -220,12 +252,23 @@ mod tests {
     fn skipping_the_dependency_check_skips_only_that() {
         let arguments = TestArguments { quick: false, skip_deny: true };
         let mut ran = Vec::new();
-        let report = run_steps(&STEPS, &arguments, |step, _| {
+        let report = run_steps(&STEPS, &arguments, None, |step, _| {
             ran.push(step.name);
             Outcome::Passed(SECOND)
         });
         assert!(report.is_success());
-        assert_eq!(ran, ["format", "lints", "cases", "tests", "doc tests", "documentation"]);
+        let all = STEPS.iter().map(|step| step.name);
+        assert_eq!(ran, all.filter(|name| *name != "dependencies").collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_the_machine_lacks_for_the_desktop_app_skips_its_steps_alone() {
+        let report = run_steps(&STEPS, &TestArguments::default(), Some("no node"), |step, _| {
+            assert!(!step.desktop, "{}", step.name);
+            Outcome::Passed(SECOND)
+        });
+        assert!(report.is_success());
+        assert_eq!(report.to_string().matches("skipped: no node").count(), 3);
     }
 
     const TEST_STEP: &Step = &STEPS[3];

@@ -7,7 +7,6 @@
 
 mod commands;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
@@ -25,8 +24,10 @@ pub trait Desktop: Send + Sync {
     /// Its name, for people.
     fn name(&self) -> &'static str;
 
-    /// What every setting would be that leads to a proxy which speaks HTTP and SOCKS5.
-    fn leading_to(&self, proxy: SocketAddr) -> BTreeMap<String, Value>;
+    /// What every setting would be that leads to a proxy which speaks HTTP and SOCKS5, in the order in which they are
+    /// changed: what makes the others count comes last, so that no program meets a half of them. They are put back in the
+    /// opposite order.
+    fn leading_to(&self, proxy: SocketAddr) -> Vec<(String, Value)>;
 
     /// What a setting is.
     ///
@@ -79,6 +80,7 @@ pub enum SystemProxyError {
 /// A setting before and after.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Change {
+    setting: String,
     before: Value,
     set: Value,
 }
@@ -87,7 +89,7 @@ struct Change {
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Journal {
     desktop: String,
-    changes: BTreeMap<String, Change>,
+    changes: Vec<Change>,
 }
 
 impl SystemProxy {
@@ -109,20 +111,20 @@ impl SystemProxy {
         let desktop = self.desktop.as_deref().ok_or(SystemProxyError::NoDesktop)?;
         self.restore()?;
         let failed = |setting: &str, source| SystemProxyError::Setting { setting: setting.to_owned(), source };
-        let mut changes = BTreeMap::new();
+        let mut changes = Vec::new();
         for (setting, set) in desktop.leading_to(proxy) {
             let before = desktop.read(&setting).map_err(|source| failed(&setting, source))?;
-            changes.insert(setting, Change { before, set });
+            changes.push(Change { setting, before, set });
         }
         let journal = Journal { desktop: desktop.name().to_owned(), changes };
         let text = serde_json::to_vec_pretty(&journal).map_err(io::Error::other);
         let kept = text.and_then(|text| crate::settings::replace(&self.journal, &text));
         kept.map_err(|source| SystemProxyError::Journal { path: self.journal.clone(), source })?;
-        for (setting, change) in &journal.changes {
-            if let Err(source) = desktop.write(setting, &change.set) {
+        for change in &journal.changes {
+            if let Err(source) = desktop.write(&change.setting, &change.set) {
                 // The first error is the one to tell.
                 let _ = self.restore();
-                return Err(failed(setting, source));
+                return Err(failed(&change.setting, source));
             }
         }
         desktop.tell();
@@ -144,10 +146,10 @@ impl SystemProxy {
         if journal.desktop != desktop.name() {
             return Ok(());
         }
-        for (setting, change) in &journal.changes {
+        for Change { setting, before, set } in journal.changes.iter().rev() {
             let failed = |source| SystemProxyError::Setting { setting: setting.clone(), source };
-            if desktop.read(setting).map_err(failed)? == change.set {
-                desktop.write(setting, &change.before).map_err(failed)?;
+            if desktop.read(setting).map_err(failed)? == *set {
+                desktop.write(setting, before).map_err(failed)?;
             }
         }
         desktop.tell();

@@ -163,6 +163,7 @@ mod tests {
         items.iter().filter_map(action).collect()
     }
 
+    /// DESK-1
     #[test]
     fn without_a_pairing_there_is_nothing_to_switch() {
         let state = State { condition: Condition::Unpaired, ..State::default() };

@@ -12,8 +12,8 @@ pub(super) enum Outcome {
     Passed(Duration),
     /// It ran for this long and found something, or could not run; with the cause.
     Broken(Duration, String),
-    /// It was left out on request; with the option that asked for it.
-    Skipped(&'static str),
+    /// It was left out; with the option that asked for it, or what this machine lacks.
+    Skipped(String),
     /// An earlier step broke.
     NotReached,
 }
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn a_run_of_nothing_but_skips_is_no_success() {
         let mut report = Report::default();
-        report.add("tests", Outcome::Skipped("--quick"));
+        report.add("tests", Outcome::Skipped("--quick".into()));
         assert!(!report.is_success());
     }
 }

@@ -28,8 +28,8 @@ impl Desktop for Memory {
         "memory"
     }
 
-    fn leading_to(&self, proxy: SocketAddr) -> BTreeMap<String, Value> {
-        BTreeMap::from([("proxy".to_owned(), Some(proxy.to_string()))])
+    fn leading_to(&self, proxy: SocketAddr) -> Vec<(String, Value)> {
+        vec![("proxy".to_owned(), Some(proxy.to_string()))]
     }
 
     fn read(&self, setting: &str) -> io::Result<Value> {

@@ -2,7 +2,6 @@
 //!
 //! Other systems have none yet: a file for each belongs here.
 
-use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsStr;
 use std::io;
@@ -34,12 +33,13 @@ impl Desktop for Gnome {
         "GNOME"
     }
 
-    fn leading_to(&self, proxy: SocketAddr) -> BTreeMap<String, Value> {
-        let mut settings = BTreeMap::from([(format!("{SCHEMA} mode"), Some("'manual'".to_owned()))]);
+    fn leading_to(&self, proxy: SocketAddr) -> Vec<(String, Value)> {
+        let mut settings = Vec::new();
         for kind in ["http", "https", "socks"] {
-            settings.insert(format!("{SCHEMA}.{kind} host"), Some(format!("'{}'", proxy.ip())));
-            settings.insert(format!("{SCHEMA}.{kind} port"), Some(proxy.port().to_string()));
+            settings.push((format!("{SCHEMA}.{kind} host"), Some(format!("'{}'", proxy.ip()))));
+            settings.push((format!("{SCHEMA}.{kind} port"), Some(proxy.port().to_string())));
         }
+        settings.push((format!("{SCHEMA} mode"), Some("'manual'".to_owned())));
         settings
     }
 
@@ -77,13 +77,13 @@ impl Desktop for Kde {
         "KDE"
     }
 
-    fn leading_to(&self, proxy: SocketAddr) -> BTreeMap<String, Value> {
+    fn leading_to(&self, proxy: SocketAddr) -> Vec<(String, Value)> {
         let url = |scheme: &str| Some(format!("{scheme}://{} {}", host(proxy), proxy.port()));
         let settings = [
-            ("ProxyType", Some("1".to_owned())),
             ("httpProxy", url("http")),
             ("httpsProxy", url("http")),
             ("socksProxy", url("socks")),
+            ("ProxyType", Some("1".to_owned())),
         ];
         settings.map(|(name, value)| (name.to_owned(), value)).into()
     }

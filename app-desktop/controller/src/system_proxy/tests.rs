@@ -1,5 +1,6 @@
 //! What is put back, when, and what is not.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -31,7 +32,7 @@ impl Desktop for Memory {
         "memory"
     }
 
-    fn leading_to(&self, proxy: SocketAddr) -> BTreeMap<String, Value> {
+    fn leading_to(&self, proxy: SocketAddr) -> Vec<(String, Value)> {
         let settings =
             [("mode", "manual".to_owned()), ("host", proxy.ip().to_string()), ("port", proxy.port().to_string())];
         settings.map(|(name, value)| (name.to_owned(), Some(value))).into()
@@ -64,7 +65,7 @@ fn settings_lead_to_the_proxy_and_are_put_back_as_they_were() {
     let before = memory.all();
     let system = SystemProxy::new(Some(Box::new(memory.clone())), directory.path().join("deep").join("journal"));
     system.set(proxy()).unwrap();
-    assert_eq!(memory.all(), memory.leading_to(proxy()));
+    assert_eq!(memory.all(), memory.leading_to(proxy()).into_iter().collect());
     // Twice, as when the proxy moves: what was there first is what is put back.
     system.set("127.0.0.1:1081".parse().unwrap()).unwrap();
     system.restore().unwrap();
@@ -72,6 +73,7 @@ fn settings_lead_to_the_proxy_and_are_put_back_as_they_were() {
     system.restore().unwrap();
 }
 
+/// DESK-3
 #[test]
 fn after_a_crash_the_next_one_puts_back() {
     let directory = tempfile::tempdir().unwrap();
@@ -83,6 +85,7 @@ fn after_a_crash_the_next_one_puts_back() {
     assert_eq!(memory.all(), before);
 }
 
+/// DESK-3
 #[test]
 fn what_someone_else_has_changed_meanwhile_is_theirs() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,0 +1,97 @@
+//! The desktop app's tasks: its front end, pictures of its screens, and its packages.
+//!
+//! The app needs more than Rust: node for its front end and the web view's libraries. Where they are missing its checks are
+//! left out, and say so.
+
+mod dist;
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::cargo::{cargo, workspace_root};
+
+pub(crate) use dist::{DistArguments, run as dist};
+
+/// The least version of node that the front end's tools take.
+const NODE: (u32, u32) = (20, 19);
+/// The web view's library, by the name that pkg-config knows.
+const WEB_VIEW: &str = "webkit2gtk-4.1";
+
+/// What this machine lacks to build the desktop app, in words; `None` if nothing.
+pub(crate) fn missing() -> Option<String> {
+    let node = output("node", &["--version"]);
+    match node.as_deref().map(version) {
+        None => return Some("no node: install nodejs and npm".to_owned()),
+        Some(found) if found < NODE => {
+            return Some(format!("node is {}; {}.{} is needed", node.unwrap_or_default(), NODE.0, NODE.1));
+        }
+        Some(_) => {}
+    }
+    if output("npm", &["--version"]).is_none() {
+        return Some("no npm".to_owned());
+    }
+    let built_for_linux = cfg!(target_os = "linux");
+    if built_for_linux && output("pkg-config", &["--modversion", WEB_VIEW]).is_none() {
+        return Some(format!("no {WEB_VIEW}: install libwebkit2gtk-4.1-dev and pkg-config"));
+    }
+    None
+}
+
+/// What a program prints if it ends well.
+fn output(program: &str, arguments: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(arguments).output().ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// The first two numbers of `v20.19.5`.
+fn version(text: &str) -> (u32, u32) {
+    let mut numbers = text.trim_start_matches('v').split('.').map(|number| number.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+/// Builds the front end and runs its tests. Returns whether all went well.
+///
+/// # Errors
+/// When npm cannot be started.
+pub(crate) fn front_end() -> Result<bool> {
+    for arguments in [&["ci", "--no-audit", "--no-fund"][..], &["run", "build"], &["test"]] {
+        let mut npm = Command::new("npm");
+        npm.args(arguments).current_dir(folder().join("ui"));
+        if !npm.status().context("cannot start npm")?.success() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Writes pictures of every screen to docs/screenshots. Returns whether all went well.
+///
+/// # Errors
+/// When npm or cargo cannot be started.
+pub(crate) fn screenshots() -> Result<bool> {
+    if !front_end()? {
+        return Ok(false);
+    }
+    let mut test = cargo(&["test", "--package", "tandem-desktop", "--profile", "app", "--test", "real", "--"]);
+    test.args(["--ignored", "--nocapture", "every_screen"]);
+    Ok(test.status().context("cannot start cargo test")?.success())
+}
+
+/// The app's folder.
+fn folder() -> PathBuf {
+    workspace_root().join("app-desktop")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_compared_as_numbers() {
+        assert_eq!(version("v20.19.5"), (20, 19));
+        assert!(version("v18.20.4") < NODE && version("v22.3.0") > NODE && version("v20.9.0") < NODE);
+        assert_eq!(version("nonsense"), (0, 0));
+    }
+}
