@@ -2,7 +2,7 @@
 //!
 //! Whoever wants to move bytes books a turn of [`TURN`] bytes behind everybody else's, waits for it to come, and moves so
 //! many. So the flows of a device that has a rate come in order, and get alike. What is not moved is given back. Turns that
-//! were late, as timers are, do not cost rate: up to [`BEHIND`] is caught up on. Times are passed in.
+//! were late, as timers are, do not cost rate: up to `BEHIND` is caught up on. Times are passed in.
 
 use std::time::{Duration, Instant};
 
