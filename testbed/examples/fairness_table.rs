@@ -16,6 +16,7 @@ use tandem_core::transport::{Client, ConnectConfig, PathSocket, PathSpec, RelayE
 use tandem_netem::{Bitrate, LinkConfig};
 use tandem_proto::admission::HandshakeRates;
 use tandem_proto::congestion::Algorithm;
+use tandem_proto::measure::jain;
 use tandem_proto::mode::{Mode, Sides};
 use tandem_testbed::{Amount, Identity, PathLinks, RELAY, VirtualNetwork, download, serve, virtual_time};
 use tokio::task::JoinSet;
@@ -29,9 +30,7 @@ struct Shared {
 
 impl Shared {
     fn jain(&self) -> f64 {
-        let sum: f64 = self.goodputs.iter().sum();
-        let squares: f64 = self.goodputs.iter().map(|goodput| goodput * goodput).sum();
-        sum * sum / (self.goodputs.len() as f64 * squares)
+        jain(self.goodputs.iter().copied()).unwrap_or(f64::NAN)
     }
 
     fn total(&self) -> f64 {

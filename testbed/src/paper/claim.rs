@@ -3,6 +3,7 @@
 use std::fmt;
 
 use tandem_proto::congestion::Algorithm;
+use tandem_proto::measure::jain;
 
 use super::figure::Figure;
 use super::point::{Carrier, Point, Scheme};
@@ -246,13 +247,15 @@ impl<'r> Reading<'r> {
             Quantity::Together(of) => each(of, &|measured| {
                 measured.goodput_mbps() + measured.rivals_mbps.get(measured.reference()).copied().unwrap_or_default()
             }),
-            Quantity::Jain(of) => each(of, &|measured| {
-                let rivals = self.figure.rivals;
-                let rate = measured.rivals_mbps.get(measured.reference()).copied().unwrap_or_default();
-                let mut shares = vec![rate / f64::from(rivals); rivals as usize];
-                shares.push(measured.goodput_mbps());
-                jain(&shares)
-            }),
+            Quantity::Jain(of) => {
+                let index = |measured: &&Measured| {
+                    let rivals = self.figure.rivals;
+                    let rate = measured.rivals_mbps.get(measured.reference()).copied().unwrap_or_default();
+                    let shares = std::iter::repeat_n(rate / f64::from(rivals), rivals as usize);
+                    jain(shares.chain([measured.goodput_mbps()]))
+                };
+                self.runs(of, loss_percent).iter().filter_map(index).collect()
+            }
             Quantity::Acknowledgements(of) => {
                 let whole = |run: &&Measured| Some(run.acknowledgements? as f64 * file / run.bytes.max(1) as f64);
                 self.runs(of, loss_percent).iter().filter_map(whole).collect()
@@ -274,23 +277,9 @@ pub(super) fn median(values: &mut [f64]) -> Option<f64> {
     }
 }
 
-/// Jain's index of these shares: 1 if all are equal, 1/n if one has everything.
-pub(super) fn jain(shares: &[f64]) -> f64 {
-    let sum: f64 = shares.iter().sum();
-    let squares: f64 = shares.iter().map(|share| share * share).sum();
-    if squares == 0.0 { f64::NAN } else { sum * sum / (shares.len() as f64 * squares) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn jains_index_is_one_for_equals_and_a_share_for_one_who_has_all() {
-        assert_eq!(jain(&[3.0, 3.0, 3.0]), 1.0);
-        assert_eq!(jain(&[5.0, 0.0]), 0.5);
-        assert!(jain(&[0.0, 0.0]).is_nan());
-    }
 
     #[test]
     fn medians_are_in_the_middle() {
