@@ -57,6 +57,35 @@ impl Host {
     /// Dropped before it is done, it ends everything at once.
     pub async fn stop(self) {
         self.engine.stop().await;
-        drop(self.control);
+        self.control.abort();
+        // Until it is gone, another client that starts here finds this one alive.
+        let _ = self.control.await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tandem_proto::pairing::{PairingLink, Secret};
+
+    use super::*;
+    use crate::platform::Scripted;
+
+    /// As when a user pairs with another relay: the client stops, and another one starts at once.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn one_that_has_stopped_is_in_nobodys_way() {
+        let directory = tempfile::tempdir().unwrap();
+        let control = directory.path().join("control.sock");
+        let link = PairingLink {
+            relays: vec!["192.0.2.1:4433".parse().unwrap()],
+            pins: vec![[7; 32]],
+            token: Secret::new("v4.public.abc".to_owned()),
+            name: String::new(),
+        };
+        for start in 0..200 {
+            let config = EngineConfig { listen: None, ..EngineConfig::new(link.clone()) };
+            let host = Host::start(config, Arc::new(Scripted::new(Vec::new())), &control).await;
+            let host = host.unwrap_or_else(|error| panic!("start {start}: {error}"));
+            host.stop().await;
+        }
     }
 }
