@@ -4,7 +4,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use tandem_controller::history::{Columns, Span};
+use tandem_controller::runs::ShownRun;
 use tandem_controller::{Refusal, RefusalKind, Settings, State, Wish, qr_svg, report};
+use tandem_proto::measure::Kind;
 use tandem_proto::mode::Mode;
 use tandem_proto::pairing::PairingLink;
 use tauri::ipc::Channel;
@@ -35,6 +37,9 @@ pub(crate) fn register<R: Runtime>(builder: Builder<R>) -> Builder<R> {
         autostart,
         set_autostart,
         history,
+        measure,
+        cancel_measuring,
+        runs,
         save_report,
         version,
         quit,
@@ -136,6 +141,21 @@ fn set_autostart<R: Runtime>(app: AppHandle<R>, on: bool) -> Done {
 #[tauri::command]
 fn history(shell: Shared<'_>, span: Span) -> Columns {
     shell.controller().history().lock().columns(span)
+}
+
+#[tauri::command]
+async fn measure(shell: Shared<'_>, what: Kind, seconds: u16) -> Done {
+    shell.controller().wish(Wish::Measure { what, seconds }).await
+}
+
+#[tauri::command]
+async fn cancel_measuring(shell: Shared<'_>) -> Done {
+    shell.controller().wish(Wish::CancelMeasuring).await
+}
+
+#[tauri::command]
+fn runs(shell: Shared<'_>) -> Vec<ShownRun> {
+    shell.controller().runs()
 }
 
 #[tauri::command]

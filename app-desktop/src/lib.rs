@@ -80,6 +80,7 @@ pub fn run(options: Options) -> anyhow::Result<()> {
 fn parts(options: &Options) -> anyhow::Result<Parts> {
     let directory = dirs::config_dir().context("there is no directory for configuration files")?.join("tandem");
     let state = dirs::state_dir().or_else(dirs::data_local_dir).context("there is no directory for the app's state")?;
+    let state = state.join("tandem");
     let control = options.control.clone().map_or_else(tandem_core::client::control::default_path, Ok)?;
     let config = options.config.clone().or_else(|| Some(directory.join("config.toml")).filter(|path| path.exists()));
     Ok(Parts {
@@ -87,7 +88,8 @@ fn parts(options: &Options) -> anyhow::Result<Parts> {
         links: Arc::new(SystemLinks),
         keeper: Some(Arc::new(SystemKeeper)),
         settings: SettingsFile::new(directory.join("desktop.json")),
-        system_proxy: Arc::new(SystemProxy::new(find_desktop(), state.join("tandem").join("system-proxy.json"))),
+        runs: state.join("measurements.json"),
+        system_proxy: Arc::new(SystemProxy::new(find_desktop(), state.join("system-proxy.json"))),
     })
 }
 

@@ -8,6 +8,7 @@ use tandem_controller::system_proxy::SystemProxy;
 use tandem_controller::tray::Action;
 use tandem_controller::{Condition, Controller, Links as _, MemoryLinks, Parts, ScriptedEngines, SettingsFile};
 use tandem_core::client::control::Request;
+use tandem_proto::measure::{Event, SpeedReport};
 use tandem_proto::mode::{Mode, Sides};
 use tandem_proto::pairing::{PairingLink, Secret};
 use tandem_proto::stats::{SessionState, Snapshot};
@@ -50,6 +51,7 @@ impl Stand {
             links: Arc::new(links),
             keeper: None,
             settings: SettingsFile::new(files.path().join("desktop.json")),
+            runs: files.path().join("measurements.json"),
             system_proxy: Arc::new(SystemProxy::new(None, files.path().join("journal"))),
         };
         let app = commands::register(mock_builder()).build(mock_context(noop_assets())).unwrap();
@@ -101,6 +103,25 @@ fn the_windows_commands_steer_the_engine_and_say_what_they_refuse() {
     assert!(stand.call("link_qr", json!({ "name": "other" })).is_err());
     assert!(stand.call("history", json!({ "span": "minute" })).unwrap()["unix_s"].is_array());
     assert!(stand.call("set_mode", json!({ "mode": { "mode": "fast" } })).is_err());
+}
+
+#[test]
+fn the_window_measures_and_sees_what_came_of_it() {
+    let stand = Stand::new();
+    stand.until("connected", || stand.condition() == Condition::Connected);
+    let events = stand.engines.measurement();
+    stand.call("measure", json!({ "what": "speed", "seconds": 3 })).unwrap();
+    let refusal = stand.call("measure", json!({ "what": "fairness", "seconds": 3 })).unwrap_err();
+    assert!(refusal["text"].as_str().unwrap().contains("running already"), "{refusal}");
+    stand.call("cancel_measuring", json!({})).unwrap();
+    stand.until("the engine is told", || events.is_closed());
+    let events = stand.engines.measurement();
+    stand.call("measure", json!({ "what": "speed", "seconds": 3 })).unwrap();
+    let (relay, congestion) = ("home".to_owned(), "bbr3".to_owned());
+    let report = SpeedReport { relay, congestion, seconds: 3, rows: Vec::new() };
+    events.blocking_send(Event::Speed(report)).unwrap();
+    stand.until("it is there", || stand.call("runs", json!({})).unwrap()[0]["what"] == "speed");
+    assert!(stand.call("measure", json!({ "what": "everything", "seconds": 3 })).is_err());
 }
 
 #[test]

@@ -4,28 +4,32 @@
 //! window is shown and once while it is hidden, and publishes a new [`State`] only if something changed. Whoever wants
 //! something has a [`Handle`].
 
+mod measuring;
+mod proxy;
+
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use serde::Serialize;
 use tandem_core::client::control::Request;
 use tandem_core::secrets::{Keeper, SecretError};
 use tandem_proto::events::Watcher;
-use tandem_proto::mode::Mode;
-use tandem_proto::pairing::{PairingLink, Pairings};
-use tokio::sync::{mpsc, oneshot, watch};
+use tandem_proto::pairing::Pairings;
+use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
 
-use crate::engines::{EngineFault, Engines, Start, chain};
+use crate::engines::{EngineFault, Engines, Measurement, Start, chain};
+use crate::handle::{Handle, Refusal, RefusalKind, Reply, Wish, other};
 use crate::history::History;
 use crate::links::{Change, Links};
 use crate::notice::{self, Notice};
+use crate::runs::Runs;
 use crate::settings::{Chosen, Settings, SettingsFile};
 use crate::state::{Condition, Life, State, relays};
-use crate::system_proxy::{SystemProxy, SystemProxyError};
+use crate::system_proxy::SystemProxy;
 
 /// How often the engine is looked at while the window is shown.
 const SHOWN: Duration = Duration::from_millis(250);
@@ -46,84 +50,10 @@ pub struct Parts {
     pub keeper: Option<Arc<dyn Keeper>>,
     /// Where the user's choices are kept.
     pub settings: SettingsFile,
+    /// Where what was measured is kept.
+    pub runs: PathBuf,
     /// The desktop's proxy settings.
     pub system_proxy: Arc<SystemProxy>,
-}
-
-/// What was asked for and not done.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Refusal {
-    /// What can be done about it.
-    pub kind: RefusalKind,
-    /// Why, in words for a person; no secret.
-    pub text: String,
-}
-
-/// What can be done about a refusal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RefusalKind {
-    /// There is no keychain: the same with `allow_file` keeps the pairing in a private file.
-    NoKeychain,
-    /// What the text says.
-    Other,
-}
-
-/// Something that is wished.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wish {
-    /// Switch on.
-    Connect,
-    /// Switch off; an engine of another program too.
-    Disconnect,
-    /// Use the networks in this way.
-    Mode(Mode),
-    /// Say something of a network, see [`Request::Set`].
-    SetNetwork {
-        /// The interface's name.
-        network: String,
-        /// Which setting.
-        setting: String,
-        /// Its value.
-        value: String,
-    },
-    /// Keep a link.
-    Pair {
-        /// The link.
-        link: PairingLink,
-        /// What to call the relay; `None` for its address.
-        name: Option<String>,
-        /// Whether a private file may take it where there is no keychain.
-        allow_file: bool,
-    },
-    /// Give a relay another name.
-    Rename {
-        /// Its name.
-        from: String,
-        /// The new one.
-        to: String,
-    },
-    /// Forget a relay.
-    Remove(String),
-    /// Take a relay before nearer ones, or none.
-    Prefer(Option<String>),
-    /// Keep these choices; the mode is left as it is.
-    Settings(Settings),
-    /// The window is shown, or hidden.
-    Shown(bool),
-    /// End: stop the engine of this process, put back what was changed.
-    Quit,
-}
-
-type Reply = oneshot::Sender<Result<(), Refusal>>;
-
-/// Asks and watches a controller; any number of clones.
-#[derive(Clone)]
-pub struct Handle {
-    wishes: mpsc::Sender<(Wish, Reply)>,
-    state: watch::Receiver<State>,
-    history: Arc<Mutex<History>>,
-    links: Arc<dyn Links>,
 }
 
 /// See the module.
@@ -132,6 +62,8 @@ pub struct Controller {
     wishes: mpsc::Receiver<(Wish, Reply)>,
     state: watch::Sender<State>,
     history: Arc<Mutex<History>>,
+    runs: Arc<Mutex<Runs>>,
+    measurement: Option<Box<dyn Measurement>>,
     notices: mpsc::Sender<Notice>,
     watcher: Watcher,
     pairings: Pairings,
@@ -149,13 +81,18 @@ impl Controller {
         let history = Arc::<Mutex<History>>::default();
         let starting = State { life: Life::Starting, condition: Condition::Starting, ..State::default() };
         let (state, states) = watch::channel(starting);
-        let links = Arc::clone(&parts.links);
-        let handle = Handle { wishes: wish_sender, state: states, history: Arc::clone(&history), links };
+        let runs = Arc::<Mutex<Runs>>::default();
+        let (links, (history_of_handle, runs_of_handle)) =
+            (Arc::clone(&parts.links), (Arc::clone(&history), Arc::clone(&runs)));
+        let handle =
+            Handle { wishes: wish_sender, state: states, history: history_of_handle, runs: runs_of_handle, links };
         let controller = Self {
             parts,
             wishes,
             state,
             history,
+            runs,
+            measurement: None,
             notices,
             watcher: Watcher::default(),
             pairings: Pairings::default(),
@@ -187,6 +124,7 @@ impl Controller {
                     }
                     look_at = Instant::now();
                 }
+                event = measuring::next(&mut self.measurement) => self.measured(event).await,
                 () = sleep_until(look_at) => {
                     self.look().await;
                     look_at = Instant::now() + if self.shown { SHOWN } else { HIDDEN };
@@ -207,6 +145,7 @@ impl Controller {
         self.change(|state| state.system_proxy.desktop = desktop);
         // What a crash has left behind.
         self.restore_proxy().await;
+        self.load_runs().await;
         self.load_links().await;
         self.look().await;
         let state = self.state.borrow().clone();
@@ -245,6 +184,11 @@ impl Controller {
             Wish::Prefer(name) => {
                 self.change_links(true, Box::new(move |pairings| pairings.prefer(name.as_deref()))).await?;
                 self.start_again().await
+            }
+            Wish::Measure { what, seconds } => self.measure(what, seconds).await,
+            Wish::CancelMeasuring => {
+                self.measure_no_more(None);
+                Ok(())
             }
             Wish::Settings(settings) => {
                 let mode = self.settings().mode;
@@ -313,6 +257,7 @@ impl Controller {
     }
 
     async fn end(&mut self) {
+        self.measure_no_more(None);
         self.restore_proxy().await;
         self.change(|state| state.life = Life::Stopping);
         self.parts.engines.release().await;
@@ -415,40 +360,6 @@ impl Controller {
         kept.map_err(|error| other(chain(&error)))
     }
 
-    /// Leads the desktop's settings to the proxy that runs, or puts them back, as the user has chosen.
-    async fn lead_proxy(&mut self) {
-        let state = self.state.borrow().clone();
-        let proxy = state.snapshot.as_ref().and_then(|snapshot| snapshot.proxy.as_ref()?.parse().ok());
-        match proxy.filter(|_| state.settings.system_proxy && state.life == Life::On) {
-            None if self.led_to.is_some() => self.restore_proxy().await,
-            Some(proxy) if self.led_to != Some(proxy) => {
-                // One that failed is tried again when it is switched on again, not four times a second.
-                self.led_to = Some(proxy);
-                self.change_proxy(move |system| system.set(proxy)).await;
-            }
-            _ => {}
-        }
-    }
-
-    async fn restore_proxy(&mut self) {
-        self.led_to = None;
-        self.change_proxy(SystemProxy::restore).await;
-    }
-
-    async fn change_proxy(
-        &mut self,
-        change: impl FnOnce(&SystemProxy) -> Result<(), SystemProxyError> + Send + 'static,
-    ) {
-        let system = Arc::clone(&self.parts.system_proxy);
-        // It fails only while the runtime ends.
-        let Ok(done) = spawn_blocking(move || change(&system)).await else { return };
-        let problem = done.err().map(|error| chain(&error));
-        self.change(|state| {
-            state.system_proxy.set = self.led_to.is_some() && problem.is_none();
-            state.system_proxy.problem = problem;
-        });
-    }
-
     fn is_on(&self) -> bool {
         self.state.borrow().life == Life::On
     }
@@ -466,43 +377,6 @@ impl Controller {
             *state != before
         });
     }
-}
-
-impl Handle {
-    /// Wishes something, and waits until it is done.
-    ///
-    /// # Errors
-    /// [`Refusal`].
-    pub async fn wish(&self, wish: Wish) -> Result<(), Refusal> {
-        let (reply, done) = oneshot::channel();
-        let ending = || other("the app is ending".to_owned());
-        self.wishes.send((wish, reply)).await.map_err(|_| ending())?;
-        done.await.unwrap_or_else(|_| Err(ending()))
-    }
-
-    /// What is shown now, and from now on.
-    pub fn subscribe(&self) -> watch::Receiver<State> {
-        self.state.clone()
-    }
-
-    /// What the last hour was like.
-    pub fn history(&self) -> &Mutex<History> {
-        &self.history
-    }
-
-    /// A relay's pairing link with its secret, to be shown to the person who pairs another device; may block.
-    ///
-    /// # Errors
-    /// [`Refusal`] if it is not known or cannot be read.
-    pub fn expose_link(&self, name: &str) -> Result<String, Refusal> {
-        let (pairings, _) = self.links.load().map_err(|error| other(chain(&error)))?;
-        let found = pairings.list().iter().find(|pairing| pairing.name == name);
-        found.map(|pairing| pairing.link.expose()).ok_or_else(|| other(format!("there is no relay called {name:?}")))
-    }
-}
-
-fn other(text: String) -> Refusal {
-    Refusal { kind: RefusalKind::Other, text }
 }
 
 #[cfg(test)]

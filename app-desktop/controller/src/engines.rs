@@ -10,11 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tandem_core::client::EngineConfig;
-use tandem_core::client::control::{self, ControlError, Request};
+use tandem_core::client::control::{self, ControlError, Request, Told};
 use tandem_core::client::host::Host;
 use tandem_core::config::Config;
 use tandem_core::platform::Platform;
 use tandem_core::secrets::Keeper;
+use tandem_proto::measure::{Event, Kind};
 use tandem_proto::mode::Mode;
 use tandem_proto::pairing::Pairings;
 use tandem_proto::stats::Snapshot;
@@ -50,10 +51,22 @@ pub enum EngineFault {
     Refused(String),
 }
 
+/// A measurement that runs. Dropped, it ends.
+pub trait Measurement: Send {
+    /// The next thing it tells; the last but `None` is a report or a failure.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
+    fn next(&mut self) -> Answer<'_, Option<Event>>;
+}
+
 /// Starts, asks and stops engines.
 pub trait Engines: Send + Sync + 'static {
     /// Asks the engine that answers at the control socket; a snapshot comes back for [`Request::Status`].
     fn ask(&self, request: Request) -> Answer<'_, Result<Option<Snapshot>, EngineFault>>;
+
+    /// Has the engine that answers at the control socket measure, each transfer for so many seconds.
+    fn measure(&self, what: Kind, seconds: u16) -> Answer<'_, Result<Box<dyn Measurement>, EngineFault>>;
 
     /// Starts an engine in this process; answers with where its proxy listens.
     fn host(&self, start: Start) -> Answer<'_, Result<Option<SocketAddr>, EngineFault>>;
@@ -93,12 +106,13 @@ impl LocalEngines {
 
 impl Engines for LocalEngines {
     fn ask(&self, request: Request) -> Answer<'_, Result<Option<Snapshot>, EngineFault>> {
+        Box::pin(async move { control::ask(&self.control, &request).await.map_err(fault) })
+    }
+
+    fn measure(&self, what: Kind, seconds: u16) -> Answer<'_, Result<Box<dyn Measurement>, EngineFault>> {
         Box::pin(async move {
-            control::ask(&self.control, &request).await.map_err(|error| match error {
-                ControlError::NotRunning(_) => EngineFault::NotRunning,
-                ControlError::Engine(said) => EngineFault::Refused(said),
-                other => refused(&other),
-            })
+            let told = Told::<Event>::of(&self.control, what, seconds).await.map_err(fault)?;
+            Ok(Box::new(told) as Box<dyn Measurement>)
         })
     }
 
@@ -124,6 +138,12 @@ impl Engines for LocalEngines {
     }
 }
 
+impl Measurement for Told<Event> {
+    fn next(&mut self) -> Answer<'_, Option<Event>> {
+        Box::pin(async move { self.next().await.unwrap_or_else(|error| Some(Event::Failed(chain(&error)))) })
+    }
+}
+
 async fn stop(hosted: &Mutex<Option<Hosted>>) {
     let mut hosted = hosted.lock().await;
     let Some(Hosted { host, watch }) = hosted.take() else { return };
@@ -143,6 +163,14 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     text
+}
+
+fn fault(error: ControlError) -> EngineFault {
+    match error {
+        ControlError::NotRunning(_) => EngineFault::NotRunning,
+        ControlError::Engine(said) => EngineFault::Refused(said),
+        other => refused(&other),
+    }
 }
 
 fn refused(error: &dyn std::error::Error) -> EngineFault {

@@ -6,11 +6,14 @@
 
 mod controller;
 mod engines;
+mod handle;
 pub mod history;
 mod links;
 pub mod notice;
+pub mod paper;
 mod qr;
 pub mod report;
+pub mod runs;
 mod scripted;
 mod settings;
 mod state;
@@ -18,11 +21,12 @@ pub mod system_proxy;
 pub mod tray;
 mod words;
 
-pub use controller::{Controller, Handle, Parts, Refusal, RefusalKind, Wish};
-pub use engines::{Answer, EngineFault, Engines, LocalEngines, Start};
+pub use controller::{Controller, Parts};
+pub use engines::{Answer, EngineFault, Engines, LocalEngines, Measurement, Start};
+pub use handle::{Handle, Refusal, RefusalKind, Wish};
 pub use links::{Change, Links, MemoryLinks, SystemLinks};
 pub use qr::{QrError, qr_svg};
 pub use scripted::ScriptedEngines;
 pub use settings::{Chosen, Settings, SettingsError, SettingsFile};
-pub use state::{Condition, Life, Relay, State, SystemProxyState};
+pub use state::{Condition, Life, MeasuringState, Relay, Running, State, SystemProxyState};
 pub use words::{Words, words};

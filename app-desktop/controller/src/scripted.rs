@@ -5,9 +5,14 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tandem_core::client::control::Request;
+use tandem_proto::measure::{Event, Kind};
 use tandem_proto::stats::{RelayStats, Snapshot};
+use tokio::sync::mpsc;
 
-use crate::engines::{Answer, EngineFault, Engines, Start};
+use crate::engines::{Answer, EngineFault, Engines, Measurement, Start};
+
+/// Events of a measurement that wait to be taken.
+const MAX_EVENTS: usize = 16;
 
 /// Engines by script; clones share it.
 #[derive(Debug, Clone, Default)]
@@ -24,6 +29,8 @@ struct Script {
     /// Why none starts.
     fault: Option<String>,
     asked: Vec<Request>,
+    /// What the next measurement tells.
+    measurement: Option<mpsc::Receiver<Event>>,
     started: Vec<Start>,
 }
 
@@ -44,6 +51,13 @@ impl ScriptedEngines {
         self.script.lock().fault = Some(reason.to_owned());
     }
 
+    /// What the next measurement tells is sent here; closed when it is ended.
+    pub fn measurement(&self) -> mpsc::Sender<Event> {
+        let (sender, events) = mpsc::channel(MAX_EVENTS);
+        self.script.lock().measurement = Some(events);
+        sender
+    }
+
     /// What was asked for since the last time, but for snapshots.
     pub fn asked(&self) -> Vec<Request> {
         std::mem::take(&mut self.script.lock().asked)
@@ -52,6 +66,15 @@ impl ScriptedEngines {
     /// What engines were started with.
     pub fn started(&self) -> Vec<Start> {
         self.script.lock().started.clone()
+    }
+}
+
+/// A measurement by script.
+struct ScriptedMeasurement(mpsc::Receiver<Event>);
+
+impl Measurement for ScriptedMeasurement {
+    fn next(&mut self) -> Answer<'_, Option<Event>> {
+        Box::pin(self.0.recv())
     }
 }
 
@@ -70,6 +93,18 @@ impl Engines for ScriptedEngines {
                 _ => {}
             }
             Ok(None)
+        })
+    }
+
+    fn measure(&self, what: Kind, seconds: u16) -> Answer<'_, Result<Box<dyn Measurement>, EngineFault>> {
+        Box::pin(async move {
+            let mut script = self.script.lock();
+            script.asked.push(Request::Measure { what, seconds });
+            if script.running.is_none() {
+                return Err(EngineFault::NotRunning);
+            }
+            let events = script.measurement.take().ok_or(EngineFault::Refused("nothing is scripted".to_owned()))?;
+            Ok(Box::new(ScriptedMeasurement(events)) as Box<dyn Measurement>)
         })
     }
 

@@ -1,6 +1,7 @@
 //! What the window and the tray show: one value, made by the controller and by nothing else.
 
 use serde::Serialize;
+use tandem_proto::measure::{Kind, Progress};
 use tandem_proto::pairing::{Pairing, Pairings};
 use tandem_proto::stats::{RelayState, SessionState, Snapshot};
 
@@ -29,6 +30,8 @@ pub struct State {
     pub settings: Settings,
     /// The proxy settings of the desktop.
     pub system_proxy: SystemProxyState,
+    /// What is being measured, and what was.
+    pub measuring: MeasuringState,
 }
 
 /// What the engine is about.
@@ -95,6 +98,30 @@ pub struct SystemProxyState {
     pub set: bool,
     /// What went wrong with them last.
     pub problem: Option<String>,
+}
+
+/// What is being measured, and what was.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct MeasuringState {
+    /// What runs now.
+    pub running: Option<Running>,
+    /// Why nothing came of the last one, in words for a person.
+    pub problem: Option<String>,
+    /// The newest run's number; changes when there is another to show.
+    pub latest: Option<u64>,
+    /// Why runs of before cannot be read, or new ones kept.
+    pub kept_problem: Option<String>,
+}
+
+/// A measurement that runs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Running {
+    /// What is measured.
+    pub what: Kind,
+    /// How long each transfer takes.
+    pub seconds: u16,
+    /// How far it is; `None` while it begins.
+    pub progress: Option<Progress>,
 }
 
 impl Condition {

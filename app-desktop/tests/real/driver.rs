@@ -58,7 +58,8 @@ impl Window {
         self.texts(selector).await.into_iter().next().unwrap_or_else(|| panic!("there is no {selector}"))
     }
 
-    async fn texts(&self, selector: &str) -> Vec<String> {
+    /// What every such element says.
+    pub(crate) async fn texts(&self, selector: &str) -> Vec<String> {
         let script = "return [...document.querySelectorAll(arguments[0])].map((found) => found.innerText.trim())";
         let found = self.client.execute(script, vec![json!(selector)]).await;
         found.ok().and_then(|found| serde_json::from_value(found).ok()).unwrap_or_default()
@@ -91,6 +92,12 @@ impl Window {
     pub(crate) async fn type_into(&self, selector: &str, text: &str) {
         let field = self.client.wait().at_most(PATIENCE).for_element(Locator::Css(selector)).await;
         field.unwrap_or_else(|error| panic!("{selector}: {error}")).send_keys(text).await.unwrap();
+    }
+
+    /// Chooses an entry of a list by its value.
+    pub(crate) async fn choose(&self, selector: &str, value: &str) {
+        let list = self.client.wait().at_most(PATIENCE).for_element(Locator::Css(selector)).await;
+        list.unwrap_or_else(|error| panic!("{selector}: {error}")).select_by_value(value).await.unwrap();
     }
 
     /// How many of a canvas's points are not empty.

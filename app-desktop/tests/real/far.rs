@@ -14,7 +14,7 @@ use tandem_proto::pairing::{PairingLink, Pairings};
 use tandem_relay::egress::{OwnAddresses, TcpEgress};
 use tandem_relay::identity::Identity;
 use tandem_relay::rules::AccessRules;
-use tandem_relay::serve::{Relay, RelayConfig};
+use tandem_relay::serve::{Measuring, Relay, RelayConfig};
 use tandem_relay::tokens::{Authority, Revoked};
 use time::OffsetDateTime;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -38,8 +38,14 @@ pub(crate) struct Far {
 }
 
 impl Far {
+    /// One that measures for its clients.
     pub(crate) async fn start() -> Self {
-        let (socket, relay) = udp_socket().unwrap();
+        Self::start_with(true).await
+    }
+
+    /// One that measures, or whose owner has switched that off.
+    pub(crate) async fn start_with(measures: bool) -> Self {
+        let (socket, relay, tcp) = relay_sockets().await;
         let identity = Identity::generate().unwrap();
         let authority = Authority::generate().unwrap();
         let (token, claims) =
@@ -49,6 +55,7 @@ impl Far {
         let mut config = RelayConfig::new(identity, authority.verifier());
         let (revoked, list) = watch::channel(Arc::default());
         config.revoked = list;
+        config.measuring = measures.then(|| Measuring::new(vec![tcp]).unwrap());
         let rules = AccessRules::new(vec!["127.0.0.0/8".parse().unwrap()]);
         let relay_program = Relay::bind(config, vec![socket], TcpEgress::new(rules, OwnAddresses::default())).unwrap();
         tokio::spawn(relay_program.serve(CancellationToken::new()));
@@ -132,6 +139,17 @@ async fn serve(listener: TcpListener) {
                 left -= length;
             }
         });
+    }
+}
+
+/// Sockets for UDP and TCP at one port.
+async fn relay_sockets() -> (Arc<dyn PathSocket>, SocketAddr, TcpListener) {
+    loop {
+        let (socket, address) = udp_socket().unwrap();
+        // The port may be another program's for TCP.
+        if let Ok(listener) = TcpListener::bind(address).await {
+            return (socket, address, listener);
+        }
     }
 }
 

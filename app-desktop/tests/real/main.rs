@@ -10,6 +10,7 @@
 mod desktop;
 mod driver;
 mod far;
+mod measuring;
 mod panel;
 mod picture;
 mod screen;

@@ -2,7 +2,7 @@
 
 import { Channel, invoke } from "@tauri-apps/api/core";
 import { listen } from "@tauri-apps/api/event";
-import type { Columns, Mode, Refusal, Settings, Span, State } from "./types";
+import type { Columns, Measurable, Mode, Refusal, Run, Settings, Span, State } from "./types";
 
 export interface Backend {
   /** Tells every state from now on, as long as the window is shown. */
@@ -27,6 +27,11 @@ export interface Backend {
   autostart(): Promise<boolean>;
   setAutostart(on: boolean): Promise<void>;
   history(span: Span): Promise<Columns>;
+  /** Begins to measure; the state tells how far it is. */
+  measure(what: Measurable, seconds: number): Promise<void>;
+  cancelMeasuring(): Promise<void>;
+  /** What was measured, the newest first. */
+  runs(): Promise<Run[]>;
   /** Saves the report and tells where. */
   saveReport(): Promise<string>;
   version(): Promise<string>;
@@ -59,6 +64,9 @@ export function tauriBackend(): Backend {
     autostart: () => invoke("autostart"),
     setAutostart: (on) => invoke("set_autostart", { on }),
     history: (span) => invoke("history", { span }),
+    measure: (what, seconds) => invoke("measure", { what, seconds }),
+    cancelMeasuring: () => invoke("cancel_measuring"),
+    runs: () => invoke("runs"),
     saveReport: () => invoke("save_report"),
     version: () => invoke("version"),
     quit: () => invoke("quit"),

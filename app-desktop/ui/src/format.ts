@@ -26,6 +26,11 @@ export function duration(seconds: number): string {
   return `${whole} s`;
 }
 
+/** A moment of the past, as this language writes it. */
+export function moment(unixSeconds: number): string {
+  return new Date(unixSeconds * 1000).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+}
+
 export function mbps(rate: number): string {
   return `${rate.toFixed(1)} ${strings.units.mbps}`;
 }

@@ -1,7 +1,7 @@
 // What tests stand on: a state as the controller tells it, and a backend that remembers what it was asked.
 
 import type { Backend } from "./backend";
-import type { Columns, Direction, Network, Path, Snapshot, State } from "./types";
+import type { Columns, Direction, FairnessRun, Network, Path, Snapshot, SpeedRun, State } from "./types";
 
 export function direction(some: Partial<Direction> = {}): Direction {
   return {
@@ -41,7 +41,32 @@ export function state(some: Partial<State> = {}): State {
     relays: [{ name: "home", addresses: "relay.example:4433", paired_as: "laptop", preferred: false }],
     kept: "the keychain", kept_problem: null,
     settings: { connect_at_start: true, system_proxy: false, notify: true, mode: null },
-    system_proxy: { desktop: "GNOME", set: false, problem: null }, ...some,
+    system_proxy: { desktop: "GNOME", set: false, problem: null },
+    measuring: { running: null, problem: null, latest: null, kept_problem: null }, ...some,
+  };
+}
+
+export function fairnessRun(some: Partial<FairnessRun> = {}): FairnessRun {
+  return {
+    what: "fairness", id: 1, unix_s: 1_790_000_000, relay: "home", congestion: "bbr3", seconds: 10, mode: "bicast", bicast: "both",
+    tunnel_mbps: 61.2, fair_jain: 0.9, paper_kept: { percent: 90, at_least: true },
+    rows: [
+      { network: "wlan0", tcp_alone_mbps: 40, tcp_beside_mbps: 30, tunnel_mbps: 50, problem: null },
+      { network: "wwan0", tcp_alone_mbps: null, tcp_beside_mbps: null, tunnel_mbps: 20, problem: "no TCP connection" },
+    ],
+    shares: [{ utilization_percent: 75, jain: 0.94 }, { utilization_percent: null, jain: null }], ...some,
+  };
+}
+
+export function speedRun(some: Partial<SpeedRun> = {}): SpeedRun {
+  const load = { mbps: 47.26, rtt_ms: 23.4, loss_percent: 0.5 };
+  return {
+    what: "speed", id: 2, unix_s: 1_790_000_100, relay: "home", congestion: "bbr3", seconds: 8,
+    rows: [
+      { networks: ["wlan0"], mode: "single", idle_rtt_ms: 20.1, down: load, up: null, problem: "hardly anything came through" },
+      { networks: ["wlan0", "wwan0"], mode: "bicast", bicast: "both", idle_rtt_ms: 18, down: { ...load, mbps: 60 }, up: load, problem: null },
+    ],
+    ...some,
   };
 }
 
@@ -76,6 +101,9 @@ export function fakeBackend(first: State, answers: Partial<Backend> = {}) {
     autostart: async () => false,
     setAutostart: (on) => note("setAutostart", on),
     history: async () => NO_HISTORY,
+    measure: (...values) => note("measure", ...values),
+    cancelMeasuring: () => note("cancelMeasuring"),
+    runs: async () => [],
     saveReport: async () => "/home/ann/Downloads/tandem-report-1.txt",
     version: async () => "0.1.0",
     quit: () => note("quit"),

@@ -107,7 +107,76 @@ export interface State {
   kept_problem: string | null;
   settings: Settings;
   system_proxy: { desktop: string | null; set: boolean; problem: string | null };
+  measuring: Measuring;
 }
+
+export type Measurable = "speed" | "fairness";
+
+export interface Progress {
+  step: string;
+  number: number;
+  of: number;
+  mbps: number | null;
+  left_s: number;
+}
+
+export interface Measuring {
+  running: { what: Measurable; seconds: number; progress: Progress | null } | null;
+  problem: string | null;
+  latest: number | null;
+  kept_problem: string | null;
+}
+
+export interface Load {
+  mbps: number;
+  rtt_ms: number;
+  loss_percent: number;
+}
+
+export interface SpeedRow {
+  networks: string[];
+  mode: Mode["mode"];
+  bicast?: Sides;
+  idle_rtt_ms: number | null;
+  down: Load | null;
+  up: Load | null;
+  problem: string | null;
+}
+
+export interface FairnessRow {
+  network: string;
+  tcp_alone_mbps: number | null;
+  tcp_beside_mbps: number | null;
+  tunnel_mbps: number | null;
+  problem: string | null;
+}
+
+interface AnyRun {
+  id: number;
+  unix_s: number;
+  relay: string;
+  congestion: string;
+  seconds: number;
+}
+
+export interface SpeedRun extends AnyRun {
+  what: "speed";
+  rows: SpeedRow[];
+}
+
+export interface FairnessRun extends AnyRun {
+  what: "fairness";
+  mode: Mode["mode"];
+  bicast?: Sides;
+  tunnel_mbps: number;
+  rows: FairnessRow[];
+  /** What follows for each row. */
+  shares: { utilization_percent: number | null; jain: number | null }[];
+  paper_kept: { percent: number; at_least: boolean } | null;
+  fair_jain: number;
+}
+
+export type Run = SpeedRun | FairnessRun;
 
 export type Span = "minute" | "hour";
 type Line = (number | null)[];

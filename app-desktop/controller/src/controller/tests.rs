@@ -1,10 +1,12 @@
 //! The controller with scripted engines, in virtual time.
 
+mod measuring;
+
 use std::collections::BTreeMap;
 use std::io;
 
-use tandem_proto::mode::Sides;
-use tandem_proto::pairing::Secret;
+use tandem_proto::mode::{Mode, Sides};
+use tandem_proto::pairing::{PairingLink, Secret};
 use tandem_proto::stats::{NetworkStats, PathState, PathStats, SessionState, Snapshot};
 use tempfile::TempDir;
 
@@ -89,6 +91,7 @@ impl Before {
             links: links.clone(),
             keeper: None,
             settings,
+            runs: self.files.path().join("measurements.json"),
             system_proxy: Arc::new(SystemProxy::new(Some(Box::new(self.desktop.clone())), journal)),
         };
         let (controller, handle, notices) = Controller::new(parts);
