@@ -16,9 +16,9 @@ use tokio::time::timeout;
 const LINK_EVENT: &str = "link";
 /// How links begin.
 const LINK_SCHEME: &str = "tandem://";
-/// How long ending well may take: two seconds for the engine, and what a busy machine needs to put the desktop's settings back. A
-/// tool that hangs does not keep the app from ending; the next start puts back what is left.
-const END_LIMIT: Duration = Duration::from_secs(10);
+/// How long ending well may take, so that the app is gone within three seconds: the engine takes two at most, and meanwhile the
+/// desktop's settings are put back. A tool that hangs does not keep the app from ending; the next start puts back what is left.
+const END_LIMIT: Duration = Duration::from_millis(2_500);
 
 /// See the module.
 pub(crate) struct Shell {

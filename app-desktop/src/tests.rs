@@ -1,12 +1,17 @@
 //! Commands and tray over a mock of Tauri's runtime, with scripted engines: no screen is needed.
 
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tandem_controller::system_proxy::SystemProxy;
+use tandem_controller::system_proxy::{Desktop, SystemProxy};
 use tandem_controller::tray::Action;
-use tandem_controller::{Condition, Controller, Links as _, MemoryLinks, Parts, ScriptedEngines, SettingsFile};
+use tandem_controller::{
+    Condition, Controller, Links as _, MemoryLinks, Parts, ScriptedEngines, Settings, SettingsFile,
+};
 use tandem_core::client::control::Request;
 use tandem_proto::measure::{Event, SpeedReport};
 use tandem_proto::mode::{Mode, Sides};
@@ -23,6 +28,8 @@ use crate::{commands, tray};
 
 /// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Where the engines' proxy listens.
+const PROXY: &str = "127.0.0.1:1080";
 
 struct Stand {
     app: App<MockRuntime>,
@@ -42,17 +49,28 @@ fn link() -> PairingLink {
 
 impl Stand {
     fn new() -> Self {
+        Self::on(None, Settings::default())
+    }
+
+    /// On this desktop, with a user who has chosen this.
+    fn on(desktop: Option<Box<dyn Desktop>>, chosen: Settings) -> Self {
         let files = tempfile::tempdir().unwrap();
-        let engines = ScriptedEngines::new(Snapshot { state: SessionState::Connected, ..Snapshot::default() });
+        let engines = ScriptedEngines::new(Snapshot {
+            state: SessionState::Connected,
+            proxy: Some(PROXY.to_owned()),
+            ..Snapshot::default()
+        });
         let links = MemoryLinks::default();
         links.change(true, Box::new(|pairings| pairings.add(link(), Some("home")).map(drop))).unwrap();
+        let settings = SettingsFile::new(files.path().join("desktop.json"));
+        settings.save(&chosen).unwrap();
         let parts = Parts {
             engines: Arc::new(engines.clone()),
             links: Arc::new(links),
             keeper: None,
-            settings: SettingsFile::new(files.path().join("desktop.json")),
+            settings,
             runs: files.path().join("measurements.json"),
-            system_proxy: Arc::new(SystemProxy::new(None, files.path().join("journal"))),
+            system_proxy: Arc::new(SystemProxy::new(desktop, files.path().join("journal"))),
         };
         let app = commands::register(mock_builder()).build(mock_context(noop_assets())).unwrap();
         let (controller, handle, _notices) = Controller::new(parts);
@@ -156,4 +174,44 @@ fn the_end_stops_the_engine_and_may_come_twice() {
     shell.end();
     shell.end();
     assert_eq!(stand.condition(), Condition::Off);
+}
+
+/// DESK-2
+#[test]
+fn the_end_takes_three_seconds_at_most_whatever_hangs() {
+    let led = Arc::<AtomicBool>::default();
+    let chosen = Settings { system_proxy: true, ..Settings::default() };
+    let stand = Stand::on(Some(Box::new(Hanging { led: Arc::clone(&led) })), chosen);
+    stand.until("the desktop's settings lead to the proxy", || led.load(Ordering::Relaxed));
+    stand.engines.stick();
+    let begun = Instant::now();
+    Shell::of(stand.app.handle()).end();
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+}
+
+/// A desktop whose tools hang when something is to be put back.
+struct Hanging {
+    led: Arc<AtomicBool>,
+}
+
+impl Desktop for Hanging {
+    fn name(&self) -> &'static str {
+        "hanging"
+    }
+
+    fn leading_to(&self, proxy: SocketAddr) -> Vec<(String, Option<String>)> {
+        vec![("proxy".to_owned(), Some(proxy.to_string()))]
+    }
+
+    fn read(&self, _setting: &str) -> io::Result<Option<String>> {
+        Ok(self.led.load(Ordering::Relaxed).then(|| PROXY.to_owned()))
+    }
+
+    fn write(&self, _setting: &str, value: &Option<String>) -> io::Result<()> {
+        if value.is_none() {
+            std::thread::sleep(PATIENCE);
+        }
+        self.led.store(value.is_some(), Ordering::Relaxed);
+        Ok(())
+    }
 }

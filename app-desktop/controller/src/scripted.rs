@@ -28,6 +28,8 @@ struct Script {
     to_come: Snapshot,
     /// Why none starts.
     fault: Option<String>,
+    /// Whether the one that runs does not stop.
+    sticks: bool,
     asked: Vec<Request>,
     /// What the next measurement tells.
     measurement: Option<mpsc::Receiver<Event>>,
@@ -61,6 +63,11 @@ impl ScriptedEngines {
     /// What was asked for since the last time, but for snapshots.
     pub fn asked(&self) -> Vec<Request> {
         std::mem::take(&mut self.script.lock().asked)
+    }
+
+    /// The one that runs does not stop any more.
+    pub fn stick(&self) {
+        self.script.lock().sticks = true;
     }
 
     /// What engines were started with.
@@ -126,6 +133,12 @@ impl Engines for ScriptedEngines {
     }
 
     fn release(&self) -> Answer<'_, ()> {
-        Box::pin(async move { self.script.lock().running = None })
+        Box::pin(async move {
+            let sticks = self.script.lock().sticks;
+            if sticks {
+                std::future::pending::<()>().await;
+            }
+            self.script.lock().running = None;
+        })
     }
 }

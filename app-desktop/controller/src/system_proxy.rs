@@ -35,6 +35,15 @@ pub trait Desktop: Send + Sync {
     /// When the desktop does not tell.
     fn read(&self, setting: &str) -> io::Result<Value>;
 
+    /// What these settings are, in their order: at once where that is quicker.
+    ///
+    /// # Errors
+    /// When the desktop does not tell, with the setting.
+    fn read_all(&self, settings: &[&str]) -> Result<Vec<Value>, (String, io::Error)> {
+        let read = |setting: &&str| self.read(setting).map_err(|error| ((*setting).to_owned(), error));
+        settings.iter().map(read).collect()
+    }
+
     /// Changes a setting.
     ///
     /// # Errors
@@ -111,11 +120,11 @@ impl SystemProxy {
         let desktop = self.desktop.as_deref().ok_or(SystemProxyError::NoDesktop)?;
         self.restore()?;
         let failed = |setting: &str, source| SystemProxyError::Setting { setting: setting.to_owned(), source };
-        let mut changes = Vec::new();
-        for (setting, set) in desktop.leading_to(proxy) {
-            let before = desktop.read(&setting).map_err(|source| failed(&setting, source))?;
-            changes.push(Change { setting, before, set });
-        }
+        let leading = desktop.leading_to(proxy);
+        let names: Vec<_> = leading.iter().map(|(setting, _)| setting.as_str()).collect();
+        let before = desktop.read_all(&names).map_err(|(setting, source)| failed(&setting, source))?;
+        let change = |((setting, set), before)| Change { setting, before, set };
+        let changes = leading.into_iter().zip(before).map(change).collect();
         let journal = Journal { desktop: desktop.name().to_owned(), changes };
         let text = serde_json::to_vec_pretty(&journal).map_err(io::Error::other);
         let kept = text.and_then(|text| crate::settings::replace(&self.journal, &text));
@@ -146,10 +155,12 @@ impl SystemProxy {
         if journal.desktop != desktop.name() {
             return Ok(());
         }
-        for Change { setting, before, set } in journal.changes.iter().rev() {
-            let failed = |source| SystemProxyError::Setting { setting: setting.clone(), source };
-            if desktop.read(setting).map_err(failed)? == *set {
-                desktop.write(setting, before).map_err(failed)?;
+        let of = |setting: &str, source| SystemProxyError::Setting { setting: setting.to_owned(), source };
+        let names: Vec<_> = journal.changes.iter().map(|change| change.setting.as_str()).collect();
+        let now = desktop.read_all(&names).map_err(|(setting, source)| of(&setting, source))?;
+        for (Change { setting, before, set }, now) in journal.changes.iter().zip(now).rev() {
+            if now == *set && before != set {
+                desktop.write(setting, before).map_err(|source| of(setting, source))?;
             }
         }
         desktop.tell();

@@ -48,6 +48,12 @@ impl Desktop for Gnome {
         run("gsettings", ["get", schema, key]).map(Some)
     }
 
+    /// Each command costs a process, and quitting waits for them.
+    fn read_all(&self, settings: &[&str]) -> Result<Vec<Value>, (String, io::Error)> {
+        let list = run("gsettings", ["list-recursively", SCHEMA]).map_err(|error| (SCHEMA.to_owned(), error))?;
+        settings.iter().map(|setting| listed(&list, setting)).collect()
+    }
+
     fn write(&self, setting: &str, value: &Value) -> io::Result<()> {
         let (schema, key) = split(setting)?;
         match value {
@@ -55,6 +61,15 @@ impl Desktop for Gnome {
             None => run("gsettings", ["reset", schema, key]),
         }
         .map(drop)
+    }
+}
+
+/// A setting's value in a list of them, a line each: schema, key, value.
+fn listed(list: &str, setting: &str) -> Result<Value, (String, io::Error)> {
+    let value = list.lines().find_map(|line| line.strip_prefix(setting)?.strip_prefix(' '));
+    match value {
+        Some(value) => Ok(Some(value.to_owned())),
+        None => Err((setting.to_owned(), io::ErrorKind::NotFound.into())),
     }
 }
 
@@ -124,4 +139,23 @@ fn run(program: &str, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) ->
         return Err(io::Error::other(format!("{program}: {}", said.trim())));
     }
     Ok(String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_found_in_a_list_by_schema_and_key() {
+        let list = "org.gnome.system.proxy mode 'none'\norg.gnome.system.proxy.http host 'a b'\n\
+                    org.gnome.system.proxy.http host-2 'c'\norg.gnome.system.proxy.http port 8080";
+        let found = |setting: &str| listed(list, setting).ok().flatten();
+        assert_eq!(found("org.gnome.system.proxy mode").as_deref(), Some("'none'"));
+        assert_eq!(found("org.gnome.system.proxy.http host").as_deref(), Some("'a b'"));
+        assert_eq!(found("org.gnome.system.proxy.http port").as_deref(), Some("8080"));
+        assert_eq!(
+            listed(list, "org.gnome.system.proxy.socks port").unwrap_err().0,
+            "org.gnome.system.proxy.socks port"
+        );
+    }
 }
