@@ -134,7 +134,9 @@ impl Networks {
             return format!("{} has no address of the relay's kind", names(&mut chosen.iter().copied()));
         }
         let up = names(&mut all.iter().filter(|interface| interface.up));
-        if self.names.is_empty() {
+        if up.is_empty() {
+            "none is up".to_owned()
+        } else if self.names.is_empty() {
             format!("none leads outside; name one to use it anyway, up are: {up}")
         } else {
             format!("{} is not there or down; up are: {up}", self.names.join(", "))
@@ -287,6 +289,8 @@ mod tests {
     async fn a_machine_without_a_way_outside_is_told_what_it_could_use() {
         let error = networks(vec![interface("lo", "127.0.0.1", false)], &[]).nothing();
         assert!(error.to_string().contains("name one to use it anyway, up are: lo"), "{error}");
+        let error = networks(Vec::new(), &[]).nothing();
+        assert!(error.to_string().ends_with("none is up"), "{error}");
     }
 
     #[tokio::test(start_paused = true)]
