@@ -5,17 +5,21 @@
 
 mod dist;
 
-use std::path::PathBuf;
-use std::process::Command;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result};
 
+use crate::bed::built;
 use crate::cargo::{cargo, workspace_root};
 
 pub(crate) use dist::{DistArguments, run as dist};
 
 /// The least version of node that the front end's tools take.
 const NODE: (u32, u32) = (20, 19);
+/// The profile in which the app is built while it is worked on.
+const PROFILE: &str = "app";
 /// The web view's library, by the name that pkg-config knows.
 const WEB_VIEW: &str = "webkit2gtk-4.1";
 
@@ -74,9 +78,46 @@ pub(crate) fn screenshots() -> Result<bool> {
     if !front_end()? {
         return Ok(false);
     }
-    let mut test = cargo(&["test", "--package", "tandem-desktop", "--profile", "app", "--test", "real", "--"]);
-    test.args(["--ignored", "--nocapture", "every_screen"]);
+    // What it measures is to be the networks, not the speed of this machine.
+    let Some(stand) = built("tandem-stand", "release")? else { return Ok(false) };
+    let stand = Stand::start(&stand)?;
+    let mut test = real_app(PROFILE, "in_light_and_dark");
+    test.envs(stand.control.as_ref().map(|control| ("TANDEM_STAND", control)));
     Ok(test.status().context("cannot start cargo test")?.success())
+}
+
+/// Tests with the real app that are run for what they make, by a part of their names.
+fn real_app(profile: &str, tests: &str) -> Command {
+    let mut test = cargo(&["test", "--package", "tandem-desktop", "--profile", profile, "--test", "real", "--"]);
+    test.args(["--ignored", "--nocapture", tests]);
+    test
+}
+
+/// A client on emulated networks that TCP shares too, to measure with. It ends when it is dropped.
+struct Stand {
+    process: Child,
+    /// Its control socket; `None` where this machine lacks something for it, which it says itself.
+    control: Option<String>,
+}
+
+impl Stand {
+    fn start(program: &Path) -> Result<Self> {
+        let mut command = Command::new(program);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().context("its output")?).read_line(&mut line)?;
+        let control = Some(line.trim().to_owned()).filter(|control| !control.is_empty());
+        Ok(Self { process, control })
+    }
+}
+
+impl Drop for Stand {
+    fn drop(&mut self) {
+        drop(self.process.stdin.take());
+        // Nothing can be done about one that does not end well.
+        let _ = self.process.wait();
+    }
 }
 
 /// The app's folder.

@@ -127,6 +127,13 @@ impl Desktop {
         &self.bus
     }
 
+    /// Whether a service of this name is there.
+    pub(crate) async fn has_on_bus(&self, name: &str) -> bool {
+        let bus = zbus::connection::Builder::address(self.bus()).unwrap().build().await.unwrap();
+        let bus = zbus::fdo::DBusProxy::new(&bus).await.unwrap();
+        bus.name_has_owner(name.try_into().unwrap()).await.unwrap()
+    }
+
     /// The control socket of the user's client.
     pub(crate) fn control(&self) -> PathBuf {
         self.home().join("run/tandem/control.sock")
@@ -189,6 +196,11 @@ impl Desktop {
         let mut pairings = Pairings::default();
         pairings.add(link.parse().unwrap(), Some("home")).unwrap();
         SecretFile::new(self.home().join("config/tandem/pairing")).save(&pairings).unwrap();
+    }
+
+    /// The screen.
+    pub(crate) fn screen(&self) -> &Screen {
+        &self.screen
     }
 
     /// Whether the app's window is on the screen.

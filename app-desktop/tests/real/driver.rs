@@ -9,12 +9,13 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Map, json};
 
 use crate::PATIENCE;
-use crate::desktop::{Desktop, Process, until_with};
+use crate::desktop::{Desktop, Process, until, until_with};
+use crate::processes::{children, family};
 
 /// See the module.
 pub(crate) struct Window {
     client: Client,
-    _driver: Process,
+    driver: Process,
 }
 
 impl Window {
@@ -43,7 +44,7 @@ impl Window {
             }
             tokio::time::sleep(Duration::from_millis(200)).await;
         };
-        Self { client, _driver: driver }
+        Self { client, driver }
     }
 
     /// Waits until an element's text contains this.
@@ -128,6 +129,14 @@ impl Window {
 
     /// Ends the session, and the app with it.
     pub(crate) async fn close(self) {
+        let app = self.app();
         let _ = self.client.close().await;
+        // The driver ends it a moment later; the next one that starts must not find it.
+        until("the app has ended", async || app.is_none_or(|app| family(app).is_empty())).await;
+    }
+
+    /// The process of the app, which the driver has started.
+    pub(crate) fn app(&self) -> Option<u32> {
+        children(self.driver.0.id()).first().map(|app| app.id)
     }
 }

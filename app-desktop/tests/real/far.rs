@@ -20,10 +20,15 @@ use time::OffsetDateTime;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::time::interval;
 use tokio_socks::tcp::Socks5Stream;
 use tokio_util::sync::CancellationToken;
 
-const LOCALHOST: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+/// Any port of this machine.
+pub(crate) const LOCALHOST: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// How often an origin that is to be slow sends; no more than a block at a time, so up to 130 Mbit/s.
+const TICK: Duration = Duration::from_millis(4);
 
 /// A relay and an origin behind it.
 pub(crate) struct Far {
@@ -31,7 +36,7 @@ pub(crate) struct Far {
     pub(crate) relay: SocketAddr,
     /// What a client is paired with; a secret.
     pub(crate) link: String,
-    /// Sends as many bytes as it is asked for.
+    /// Sends as many bytes as it is asked for, as fast as it is asked to.
     pub(crate) origin: SocketAddr,
     revoked: watch::Sender<Arc<Revoked>>,
     token: String,
@@ -113,10 +118,16 @@ pub(crate) fn card(name: &str, kind: InterfaceKind, index: u32, entrance: Socket
     (interface, bind)
 }
 
-/// Downloads through a proxy; answers with how many bytes came.
+/// Downloads through a proxy as fast as it goes; answers with how many bytes came.
 pub(crate) async fn download(proxy: SocketAddr, origin: SocketAddr, bytes: u64) -> u64 {
+    download_at(proxy, origin, bytes, u64::MAX).await
+}
+
+/// The same with so many bytes per second.
+pub(crate) async fn download_at(proxy: SocketAddr, origin: SocketAddr, bytes: u64, rate: u64) -> u64 {
     let mut stream = Socks5Stream::connect(proxy, origin).await.unwrap();
     stream.write_u64(bytes).await.unwrap();
+    stream.write_u64(rate).await.unwrap();
     let (mut got, mut buffer) = (0, vec![0; 65_536]);
     loop {
         match stream.read(&mut buffer).await.unwrap() {
@@ -129,10 +140,15 @@ pub(crate) async fn download(proxy: SocketAddr, origin: SocketAddr, bytes: u64) 
 async fn serve(listener: TcpListener) {
     while let Ok((mut stream, _)) = listener.accept().await {
         tokio::spawn(async move {
-            let mut left = stream.read_u64().await.unwrap_or(0);
+            let (Ok(mut left), Ok(rate)) = (stream.read_u64().await, stream.read_u64().await) else { return };
+            let in_a_tick = (rate as f64 * TICK.as_secs_f64()) as u64;
             let block = vec![7; 65_536];
+            let mut ticks = interval(TICK);
             while left > 0 {
-                let length = left.min(block.len() as u64);
+                if rate < u64::MAX {
+                    ticks.tick().await;
+                }
+                let length = left.min(block.len() as u64).min(in_a_tick);
                 if stream.write_all(&block[..length as usize]).await.is_err() {
                     return;
                 }

@@ -10,11 +10,14 @@
 mod desktop;
 mod driver;
 mod far;
+mod keyring;
 mod measuring;
 mod panel;
 mod picture;
+mod processes;
 mod screen;
 mod screenshots;
+mod taskbar;
 
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use crate::far::{Far, emulated};
 use crate::status;
 
 /// What stands beside a network's bars, as numbers: what TCP kept in percent, and Jain's index.
-async fn figures(window: &Window, network: &str) -> Vec<f64> {
+pub(crate) async fn figures(window: &Window, network: &str) -> Vec<f64> {
     let texts = window.texts(&format!("[data-bar={network}] .value")).await;
     texts.iter().filter_map(|text| text.trim_end_matches(" %").parse().ok()).collect()
 }

@@ -54,10 +54,10 @@ impl Panel {
         Self { bus, items }
     }
 
-    /// The tray icon, once there is one.
+    /// The tray icon that came last, once there is one. It is forgotten, so that the next time waits for another.
     pub(crate) async fn item(&self) -> Item {
         until("there is a tray icon", async || !self.items.lock().unwrap().is_empty()).await;
-        let item = self.items.lock().unwrap()[0].clone();
+        let item = self.items.lock().unwrap().pop().unwrap();
         let (service, path) = item.split_at(item.find('/').unwrap());
         let properties = zbus::fdo::PropertiesProxy::builder(&self.bus)
             .destination(service.to_owned())

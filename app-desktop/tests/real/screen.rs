@@ -1,7 +1,11 @@
 //! What is on a virtual screen, by the X protocol: whether the app's window is shown, and closing it as window managers do.
 
 use x11rb::connection::Connection as _;
-use x11rb::protocol::xproto::{AtomEnum, ClientMessageEvent, ConnectionExt as _, EventMask, MapState, Window};
+use x11rb::protocol::xproto::{
+    AtomEnum, BUTTON_PRESS_EVENT, BUTTON_RELEASE_EVENT, ChangeWindowAttributesAux, ClientMessageEvent,
+    ConnectionExt as _, EventMask, ImageFormat, MOTION_NOTIFY_EVENT, MapState, Window,
+};
+use x11rb::protocol::xtest::ConnectionExt as _;
 use x11rb::rust_connection::RustConnection;
 
 /// The title of the app's window.
@@ -48,6 +52,37 @@ impl Screen {
         let shown = self.connection.get_window_attributes(window).ok()?.reply().ok()?.map_state == MapState::VIEWABLE;
         let width = self.connection.get_geometry(window).ok()?.reply().ok()?.width;
         Some(title.value == TITLE && shown && width > LEAST_WIDTH)
+    }
+
+    /// Gives the bare screen a colour, as 0xRRGGBB.
+    pub(crate) fn paint(&self, colour: u32) {
+        let change = ChangeWindowAttributesAux::new().background_pixel(colour);
+        self.connection.change_window_attributes(self.root, &change).unwrap();
+        self.connection.clear_area(false, self.root, 0, 0, 0, 0).unwrap();
+        self.connection.flush().unwrap();
+    }
+
+    /// Clicks with the right button.
+    pub(crate) fn click(&self, x: i16, y: i16) {
+        let send = |kind, detail| self.connection.xtest_fake_input(kind, detail, 0, self.root, x, y, 0).unwrap();
+        send(MOTION_NOTIFY_EVENT, 0);
+        send(BUTTON_PRESS_EVENT, 3);
+        send(BUTTON_RELEASE_EVENT, 3);
+        self.connection.flush().unwrap();
+    }
+
+    /// A part of what is shown, as PNG.
+    pub(crate) fn picture(&self, x: i16, y: i16, width: u16, height: u16) -> Vec<u8> {
+        let everything = u32::MAX;
+        let image = self.connection.get_image(ImageFormat::Z_PIXMAP, self.root, x, y, width, height, everything);
+        let image = image.unwrap().reply().unwrap();
+        // Blue, green, red, and a byte without meaning.
+        let points = image.data.chunks_exact(4).flat_map(|point| [point[2], point[1], point[0]]).collect::<Vec<_>>();
+        let mut png = Vec::new();
+        let mut encoder = png::Encoder::new(&mut png, width.into(), height.into());
+        encoder.set_color(png::ColorType::Rgb);
+        encoder.write_header().unwrap().write_image_data(&points).unwrap();
+        png
     }
 
     /// Asks the app to close its window.

@@ -15,22 +15,48 @@ use tandem_proto::pairing::PairingLink;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::desktop::{Desktop, on_a_desktop, until};
+use crate::desktop::{Desktop, end, on_a_desktop, until};
 use crate::driver::Window;
-use crate::far::{Far, card, download, emulated, engine};
+use crate::far::{Far, card, download_at, emulated, engine};
+use crate::measuring::figures;
 use crate::picture::Picture;
+use crate::taskbar::Taskbar;
 
 /// What the window measures on the pictures, in pixels.
 const WIDTH: u32 = 980;
-const HEIGHT: u32 = 1180;
+const HEIGHT: u32 = 1240;
+/// What is downloaded meanwhile, in bytes per second: 24 Mbit/s. Both networks carry more, so that no queue adds to what the one of
+/// them loses.
+const LOAD: u64 = 3_000_000;
+/// Where the control socket of a client is that has networks which TCP shares too; `cargo xtask screenshots` runs one.
+const STAND: &str = "TANDEM_STAND";
 
 #[test]
 #[ignore = "writes docs/screenshots: cargo xtask screenshots"]
 fn every_screen_in_light_and_dark() {
+    in_light_and_dark(async |camera| camera.screens().await);
+}
+
+#[test]
+#[ignore = "writes docs/screenshots: cargo xtask screenshots"]
+fn measurements_in_light_and_dark() {
+    match std::env::var(STAND) {
+        Ok(control) => in_light_and_dark(async |camera| camera.measurements(&control).await),
+        Err(_) => println!("SKIPPED: no pictures of measurements, as {STAND} names no client"),
+    }
+}
+
+#[test]
+#[ignore = "writes docs/screenshots: cargo xtask screenshots"]
+fn the_tray_in_light_and_dark() {
+    in_light_and_dark(async |camera| camera.tray().await);
+}
+
+fn in_light_and_dark(shoot: impl AsyncFn(Camera)) {
     for (name, theme) in [("light", "Adwaita"), ("dark", "Adwaita:dark")] {
         on_a_desktop("en_US.UTF-8", async |desktop| {
             *desktop.theme.lock().unwrap() = theme.to_owned();
-            Camera { desktop, theme: name }.shoot().await;
+            shoot(Camera { desktop, theme: name }).await;
         });
     }
 }
@@ -41,7 +67,7 @@ struct Camera {
 }
 
 impl Camera {
-    async fn shoot(&self) {
+    async fn screens(&self) {
         let window = Window::open(&self.desktop, &[]).await;
         window.resize(WIDTH, HEIGHT).await;
         window.see("h1", "Pair with a relay").await;
@@ -60,6 +86,40 @@ impl Camera {
         window.close().await;
     }
 
+    /// Measuring with a client whose networks TCP shares.
+    async fn measurements(&self, control: &str) {
+        let window = Window::open(&self.desktop, &["--control", control]).await;
+        window.resize(WIDTH, HEIGHT).await;
+        window.see("h1", "Connected").await;
+        window.press("Fairness").await;
+        window.press("Measure").await;
+        window.see("[data-test=step]", "3 of 3").await;
+        window.see("main", "Mbit/s, about 5 s left").await;
+        self.take(&window, "fairness-running").await;
+        until("there are figures", async || figures(&window, "wifi0").await.len() == 2).await;
+        self.take(&window, "fairness").await;
+        window.click("input[value=speed]").await;
+        window.choose("[data-test=seconds]", "5").await;
+        window.press("Measure").await;
+        window.see("table", "Round trip, idle").await;
+        self.take(&window, "speed").await;
+        window.close().await;
+    }
+
+    /// The icon and its menu in a real panel.
+    async fn tray(&self) {
+        let Some(taskbar) = Taskbar::start(&self.desktop).await else { return };
+        let far = Far::start().await;
+        let (platform, _networks) = emulated(far.relay, [0.0, 0.0]);
+        let host = self.host(far.engine(), platform).await;
+        host.handle().set_mode(Mode::Bicast(Sides::Both));
+        let mut app = self.desktop.start(&["--hidden"]);
+        let png = taskbar.menu().await;
+        save(&format!("tray-{}.png", self.theme), &png).unwrap();
+        end(&mut app).await;
+        host.stop().await;
+    }
+
     /// In bicast while one network loses 5 %.
     async fn at_work(&self, window: &Window, far: &Far) {
         let (platform, _networks) = emulated(far.relay, [0.0, 0.05]);
@@ -68,7 +128,7 @@ impl Camera {
         host.handle().set_network("cellular", "cap-monthly", "10 GB").unwrap();
         let (proxy, origin) = (host.proxy_address().unwrap(), far.origin);
         let mut downloads = JoinSet::new();
-        downloads.spawn(async move { download(proxy, origin, u64::MAX).await });
+        downloads.spawn(async move { download_at(proxy, origin, u64::MAX, LOAD).await });
         window.see("h1", "Connected").await;
         sleep(Duration::from_secs(12)).await;
         self.take(window, "home").await;

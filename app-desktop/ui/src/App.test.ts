@@ -18,11 +18,11 @@ describe("home", () => {
   it("says that it is connected only when the controller says so", async () => {
     const fake = show();
     expect((await screen.findByRole("heading", { level: 1 })).textContent).toBe(strings.condition.connected);
-    expect(screen.getByText("by home for 2 min 5 s")).toBeTruthy();
+    expect(screen.getByText("through the relay home for 2 min 5 s")).toBeTruthy();
     fake.tell(state({ condition: "unreachable", snapshot: snapshot({ state: "connecting", problem: "the relay does not answer" }) }));
     await waitFor(() => expect(screen.getByRole("heading", { level: 1 }).textContent).toBe(strings.condition.unreachable));
     expect(screen.getByText("the relay does not answer")).toBeTruthy();
-    expect(screen.queryByText(/^by home/)).toBeNull();
+    expect(screen.queryByText(/^through the relay/)).toBeNull();
   });
 
   it("has one switch, which connects and disconnects", async () => {

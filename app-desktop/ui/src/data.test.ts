@@ -38,6 +38,8 @@ describe("rows of networks", () => {
     const networks = [network("wlan0"), network("wwan0"), network("eth0"), network("usb0", { present: false }), network("lan0", { role: "never", problem: "never used" })];
     const found = rows(snapshot({ paths, networks }));
     expect(found.map((row) => row.word)).toEqual(["up", "ready", "down", "absent", "unused"]);
+    const connecting = snapshot({ state: "connecting", paths: [], networks: [network("wlan0"), network("lan0", { role: "never" })] });
+    expect(rows(connecting).map((row) => row.word)).toEqual(["tried", "unused"]);
     expect(found.map((row) => row.share)).toEqual([75, 25, 0, null, null]);
     expect(found.map((row) => row.problem)).toEqual([null, null, "silent", null, "never used"]);
   });

@@ -2,7 +2,7 @@
 
 import type { Network, Path, Snapshot } from "./types";
 
-export type PathWord = "up" | "ready" | "joining" | "down" | "absent" | "unused";
+export type PathWord = "up" | "ready" | "joining" | "down" | "absent" | "tried" | "unused";
 
 export interface Row {
   network: Network;
@@ -22,15 +22,17 @@ export function rows(snapshot: Snapshot): Row[] {
     return {
       network,
       path,
-      word: word(network, path),
+      word: word(network, path, snapshot.state),
       problem: network.problem ?? (path && path.state !== "up" ? path.problem : null),
       share: path && all > 0 ? (100 * carried(path)) / all : null,
     };
   });
 }
 
-function word(network: Network, path: Path | null): PathWord {
+function word(network: Network, path: Path | null, state: Snapshot["state"]): PathWord {
   if (!network.present) return "absent";
+  // There are no paths before there is a session.
+  if (!path && state === "connecting" && network.role !== "never" && !network.problem) return "tried";
   if (!path || path.role === "gone") return "unused";
   if (path.state === "up") return path.role === "backup" ? "ready" : "up";
   return path.state;

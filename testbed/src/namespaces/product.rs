@@ -218,6 +218,11 @@ impl Client {
         }
     }
 
+    /// Where it can be asked and steered.
+    pub fn control(&self) -> &Path {
+        &self.control
+    }
+
     /// Its process.
     pub fn process(&self) -> &Process {
         &self.process
