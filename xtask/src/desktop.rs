@@ -1,4 +1,4 @@
-//! The desktop app's tasks: its front end, pictures of its screens, and its packages.
+//! The desktop app's tasks: its front end, pictures of its screens, what it costs, and its packages.
 //!
 //! The app needs more than Rust: node for its front end and the web view's libraries. Where they are missing its checks are
 //! left out, and say so.
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result};
+use clap::Args;
 
 use crate::bed::built;
 use crate::cargo::{cargo, workspace_root};
@@ -84,6 +85,27 @@ pub(crate) fn screenshots() -> Result<bool> {
     let mut test = real_app(PROFILE, "in_light_and_dark");
     test.envs(stand.control.as_ref().map(|control| ("TANDEM_STAND", control)));
     Ok(test.status().context("cannot start cargo test")?.success())
+}
+
+/// What `cargo xtask app-costs` is asked to do.
+#[derive(Args, Debug)]
+pub(crate) struct CostsArguments {
+    /// How to build the programs: release, or app, which takes less time to build.
+    #[arg(long, default_value = "release", value_name = "PROFILE")]
+    profile: String,
+}
+
+/// Measures memory and processor time of the app, and prints them. Returns whether it costs no more than it may.
+///
+/// # Errors
+/// When npm or cargo cannot be started.
+pub(crate) fn costs(arguments: &CostsArguments) -> Result<bool> {
+    if !front_end()? {
+        return Ok(false);
+    }
+    let Some(client) = built("tandem", &arguments.profile)? else { return Ok(false) };
+    let mut test = real_app(&arguments.profile, "what_the_app_costs");
+    Ok(test.env("TANDEM_CLIENT", client).status().context("cannot start cargo test")?.success())
 }
 
 /// Tests with the real app that are run for what they make, by a part of their names.

@@ -60,6 +60,8 @@ enum Task {
     FrontEnd,
     /// Write pictures of the desktop app's screens to docs/screenshots, in light and dark (Linux).
     Screenshots,
+    /// Measure what the desktop app costs in memory and processor time, hidden and shown, beside the engine alone (Linux).
+    AppCosts(desktop::CostsArguments),
     /// Build the desktop app's packages into target/dist (Linux).
     Dist(desktop::DistArguments),
     /// Type-check for every system that the project means to run on, and say which could not be checked here.
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
         Task::CheckTargets => targets::run(),
         Task::FrontEnd => desktop::front_end(),
         Task::Screenshots => desktop::screenshots(),
+        Task::AppCosts(arguments) => desktop::costs(&arguments),
         Task::Dist(arguments) => desktop::dist(&arguments),
     };
     match outcome {

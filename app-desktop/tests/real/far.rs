@@ -118,7 +118,7 @@ pub(crate) fn card(name: &str, kind: InterfaceKind, index: u32, entrance: Socket
     (interface, bind)
 }
 
-/// Downloads through a proxy as fast as it goes; answers with how many bytes came.
+/// Downloads through a proxy as fast as it goes; answers with how many bytes came before the end, or before the connection was cut.
 pub(crate) async fn download(proxy: SocketAddr, origin: SocketAddr, bytes: u64) -> u64 {
     download_at(proxy, origin, bytes, u64::MAX).await
 }
@@ -130,9 +130,9 @@ pub(crate) async fn download_at(proxy: SocketAddr, origin: SocketAddr, bytes: u6
     stream.write_u64(rate).await.unwrap();
     let (mut got, mut buffer) = (0, vec![0; 65_536]);
     loop {
-        match stream.read(&mut buffer).await.unwrap() {
-            0 => return got,
-            length => got += length as u64,
+        match stream.read(&mut buffer).await {
+            Ok(length) if length > 0 => got += length as u64,
+            _ => return got,
         }
     }
 }

@@ -7,6 +7,7 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
+mod costs;
 mod desktop;
 mod driver;
 mod far;

@@ -56,8 +56,18 @@ impl Panel {
 
     /// The tray icon that came last, once there is one. It is forgotten, so that the next time waits for another.
     pub(crate) async fn item(&self) -> Item {
-        until("there is a tray icon", async || !self.items.lock().unwrap().is_empty()).await;
-        let item = self.items.lock().unwrap().pop().unwrap();
+        let mut found = None;
+        let names = zbus::fdo::DBusProxy::new(&self.bus).await.unwrap();
+        let is_found = async || {
+            let Some(item) = self.items.lock().unwrap().pop() else { return false };
+            // Its program may have ended meanwhile.
+            let (service, _) = item.split_at(item.find('/').unwrap());
+            let is_alive = names.name_has_owner(service.try_into().unwrap()).await.unwrap();
+            found = Some(item).filter(|_| is_alive);
+            is_alive
+        };
+        until("there is a tray icon", is_found).await;
+        let item = found.unwrap();
         let (service, path) = item.split_at(item.find('/').unwrap());
         let properties = zbus::fdo::PropertiesProxy::builder(&self.bus)
             .destination(service.to_owned())
