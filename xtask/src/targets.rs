@@ -24,7 +24,12 @@ const TARGETS: [&str; 5] = [
 ];
 
 /// What is checked of the workspace.
-const PACKAGES: [&str; 6] = ["--package", "tandem-core", "--package", "tandem-relay", "--package", "tandem-cli"];
+const PACKAGES: [&str; 4] = ["tandem-core", "tandem-relay", "tandem-cli", "tandem-controller"];
+
+/// The systems for which the desktop app is checked too, where its front end is built: on Linux its tests do more, and for
+/// windows-gnu its build asks for that system's own tools.
+const APP_TARGETS: [&str; 2] = ["aarch64-apple-darwin", "x86_64-pc-windows-msvc"];
+const APP: &str = "tandem-desktop";
 
 /// How a system can be checked here.
 enum Means {
@@ -41,6 +46,7 @@ enum Means {
 /// When the compiler cannot be asked.
 pub(crate) fn run() -> Result<bool> {
     let stand_in = stand_in()?;
+    let has_front_end = workspace_root().join("app-desktop/ui/dist/index.html").exists();
     let (mut broken, mut unchecked) = (Vec::new(), Vec::new());
     for target in TARGETS {
         let arguments: &[&str] = match means(target)? {
@@ -53,7 +59,14 @@ pub(crate) fn run() -> Result<bool> {
         };
         println!("== {target}{}", if arguments.is_empty() { "" } else { " (standard library from source)" });
         let mut check = cargo(&["check", "--quiet", "--target", target]);
-        check.args(PACKAGES).args(arguments);
+        let app = APP_TARGETS.contains(&target).then_some(APP);
+        if app.is_some() && !has_front_end {
+            println!("NOT CHECKED: {APP} for {target}: its front end is not built (npm run build)");
+        }
+        for package in PACKAGES.into_iter().chain(app.filter(|_| has_front_end)) {
+            check.args(["--package", package]);
+        }
+        check.args(arguments);
         if !arguments.is_empty() {
             check.env("RUSTC_BOOTSTRAP", "1");
         }
@@ -110,9 +123,12 @@ fn ask(arguments: &[&str]) -> Result<String> {
 /// A compiler and archiver for C that makes empty files.
 fn stand_in() -> Result<PathBuf> {
     const SCRIPT: &str = "#!/bin/sh\n\
-        # Makes what it is asked for, empty: an object behind -o, or the archive that is the first file named *.a.\n\
+        # Makes what it is asked for, empty: an object behind -o, or the archive that is the first file named *.a; for\n\
+        # Windows behind -Fo and -out:.\n\
         while [ $# -gt 0 ]; do\n\
-        case \"$1\" in -o) : > \"$2\"; shift;; *.a) : > \"$1\";; -E) exit 0;; esac; shift\n\
+        case \"$1\" in\n\
+        -o) : > \"$2\"; shift;; -Fo*) : > \"${1#-Fo}\";; -out:*) : > \"${1#-out:}\";; *.a) : > \"$1\";; -E) exit 0;;\n\
+        esac; shift\n\
         done\n";
     let folder = workspace_root().join("target");
     fs::create_dir_all(&folder)?;
