@@ -9,6 +9,7 @@
 pub mod cases;
 #[cfg(target_os = "linux")]
 pub mod clients;
+mod compete;
 mod exchange;
 #[cfg(target_os = "linux")]
 pub mod fuzz;
@@ -21,11 +22,14 @@ mod origins;
 #[cfg(target_os = "linux")]
 pub mod paper;
 mod scenario;
+mod tcp;
 pub mod virtual_time;
 
+pub use compete::{Competition, Shares};
 pub use exchange::serve;
 pub use identity::Identity;
 pub use measure::{Amount, Download, EvenStreams, Interrupted, Latencies, Pings, download, upload};
 pub use network::{EcnMark, Hostility, Line, SendFault, Trunk, Vantage, VirtualNetwork, VirtualSocket};
 pub use origins::Origins;
 pub use scenario::{Bed, Measured, PathLinks, RELAY, Rival, Scenario};
+pub use tcp::TcpFlow;

@@ -6,6 +6,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::time::Duration;
 
 use rand::{RngExt, SeedableRng};
@@ -23,6 +24,7 @@ use crate::exchange::serve;
 use crate::identity::Identity;
 use crate::measure::{Amount, Download, Interrupted, Latencies, Pings, download};
 use crate::network::{Line, VirtualNetwork, VirtualSocket};
+use crate::tcp::TcpFlow;
 
 /// Where the relay listens.
 pub const RELAY: ([u8; 4], u16) = ([198, 51, 100, 1], 4433);
@@ -91,6 +93,7 @@ pub struct Bed {
     endpoint: RelayEndpoint,
     pin: SpkiPin,
     serving: JoinHandle<()>,
+    tcp_flows: AtomicU16,
 }
 
 /// Another client's connection over one of a bed's lines.
@@ -181,7 +184,18 @@ impl Scenario {
         let relay = relay.expect("the endpoint is open");
         relay.set_congestion(self.congestion);
         let serving = tokio::spawn(serve(relay.clone()));
-        Ok(Bed { network, lines, client_sockets, relay_socket, client, relay, endpoint, pin, serving })
+        Ok(Bed {
+            network,
+            lines,
+            client_sockets,
+            relay_socket,
+            client,
+            relay,
+            endpoint,
+            pin,
+            serving,
+            tcp_flows: AtomicU16::new(0),
+        })
     }
 }
 
@@ -207,6 +221,18 @@ impl Bed {
         let relay = relay.expect("the endpoint is open");
         relay.set_congestion(congestion);
         Ok(Rival { client: client?, serving: tokio::spawn(serve(relay)) })
+    }
+
+    /// Begins somebody else's download over one line: TCP with CUBIC, from a server at the relay's end.
+    ///
+    /// # Panics
+    /// When there is no such line, or after some thousands of flows.
+    pub fn tcp(&self, line: usize) -> TcpFlow {
+        let number = self.tcp_flows.fetch_add(1, Relaxed);
+        let server = SocketAddr::from((RELAY.0, 10_000 + number));
+        let client = SocketAddr::new(client_address(line).ip(), 10_000 + number);
+        self.lines[line].share(client, server);
+        TcpFlow::start(self.network.socket(server), self.network.socket(client))
     }
 
     /// Downloads with a small request every 10 ms beside it.
