@@ -12,8 +12,9 @@
 //! thrown back, and from the path's first datagram on; but only until [`ORDERLY`] datagrams in a row kept their order.
 //!
 //! Not worth waiting for is a path whose time ran out once and that delivered nothing since, one that carries less than
-//! [`LEAST_SHARE`] of the numbers, and for [`HoldClass::Short`] one whose lag is long. Numbers are 64 bits, already
-//! verified and expanded; every step is bounded however they jump.
+//! [`LEAST_SHARE`] of the numbers, and for [`HoldClass::Short`] one whose lag is long while another that lags little carries
+//! [`LEADING_SHARE`]. (Where copies are held back on the faster path, most numbers come on the slower one alone.) Numbers are 64 bits,
+//! already verified and expanded; every step is bounded however they jump.
 
 mod seen;
 
@@ -39,6 +40,9 @@ pub const GRACE: Duration = Duration::from_millis(5);
 
 /// A path that carries less of the numbers is not waited for.
 pub const LEAST_SHARE: f64 = 0.3;
+
+/// With less of the numbers no path is ahead of the others: what it lacks is not lost, it was never sent there.
+pub const LEADING_SHARE: f64 = 0.7;
 
 /// Datagrams in a row that none overtook before a path counts as one that keeps order.
 pub const ORDERLY: u64 = 512;
@@ -385,6 +389,10 @@ impl Hold {
             }
         }
         let appeared = appeared?;
+        let is_led = self
+            .paths
+            .iter_mut()
+            .any(|path| path.highest.is_some() && path.share >= LEADING_SHARE && path.lag(now) <= longest_lag);
         let mut until = None;
         for path in &mut self.paths {
             if (path.highest.is_none() && !path.expected) || path.overdue {
@@ -394,7 +402,7 @@ impl Hold {
             let deadline = match path.passed.front() {
                 Some((_, at)) => *at + path.patience(class, fast_rtt),
                 None if class == HoldClass::None => continue,
-                None if lag > longest_lag || path.share < LEAST_SHARE => continue,
+                None if (is_led && lag > longest_lag) || path.share < LEAST_SHARE => continue,
                 None => appeared + (lag + GRACE).min(LONGEST_HOLD),
             };
             let deadline = deadline.min(appeared + LONGEST_HOLD);

@@ -154,6 +154,24 @@ fn short_holds_wait_only_for_paths_that_lag_little() {
     }
 }
 
+/// Copies are held back on the faster path: what it did not bring is not lost.
+#[test]
+fn short_holds_wait_for_a_slow_path_that_alone_carries_everything() {
+    for (every, held) in [(1, false), (2, true)] {
+        let mut bench = Bench::new(HoldClass::Short);
+        for ms in 0..400u64 {
+            if ms % every == 0 {
+                bench.arrive(ms as f64, WIFI, ms);
+            }
+            if let Some(number) = ms.checked_sub(20) {
+                bench.arrive(ms as f64 + 0.5, CELL, number);
+            }
+        }
+        bench.arrive(402.0, WIFI, 402);
+        assert_eq!(bench.handed_on.last() != Some(&402), held, "one in {every}");
+    }
+}
+
 #[test]
 fn nothing_is_held_for_a_sender_that_is_not_limited() {
     let mut bench = Bench::new(HoldClass::None);

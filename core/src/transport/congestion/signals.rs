@@ -84,7 +84,8 @@ impl Signals {
         self.congestion.take()
     }
 
-    /// How long datagrams of a rate-based controller are held: the far side waits for short lags only.
+    /// How long datagrams of a rate-based controller are held: the far side waits for short lags only. (And for a long one of the
+    /// path that alone carries everything; but then the faster one carries little, and the round trips are that path's.)
     pub(super) fn short_hold_lag(&self) -> Duration {
         if self.hold_lag <= SHORT_LAG.max(self.fastest_rtt / 4) { self.hold_lag } else { Duration::ZERO }
     }
