@@ -79,8 +79,7 @@ pub(crate) fn screenshots() -> Result<bool> {
     if !front_end()? {
         return Ok(false);
     }
-    // What it measures is to be the networks, not the speed of this machine.
-    let Some(stand) = built("tandem-stand", "release")? else { return Ok(false) };
+    let Some(stand) = built("tandem-stand", PROFILE)? else { return Ok(false) };
     let stand = Stand::start(&stand)?;
     let mut test = real_app(PROFILE, "in_light_and_dark");
     test.envs(stand.control.as_ref().map(|control| ("TANDEM_STAND", control)));
