@@ -1,7 +1,7 @@
 //! The desktop app: a window, a tray icon and notifications around `tandem-controller`, which decides everything.
 //!
 //! The window's files are the front end in `app-desktop/ui`, built into the program. Its commands are in [`commands`]; the
-//! tray presses the same wishes. Closing the window destroys it, and its web view's processes with it; the app goes on in
+//! tray presses the same wishes. Closing the window destroys it, and the process of its page with it; the app goes on in
 //! the tray, and a second start shows the window again.
 
 mod commands;
