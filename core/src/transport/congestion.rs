@@ -41,6 +41,7 @@ struct Shared {
     phase: AtomicU8,
     /// Bytes per second; 0 if unknown.
     pacing_rate: AtomicU64,
+    gives_way: AtomicBool,
     metrics: Mutex<Metrics>,
     /// Whether something that is to be acknowledged may have come since the library last sent.
     owes_acknowledgement: AtomicBool,
@@ -82,6 +83,7 @@ impl CongestionHandle {
             signals: Mutex::default(),
             phase: AtomicU8::new(SendPhase::Startup as u8),
             pacing_rate: AtomicU64::new(0),
+            gives_way: AtomicBool::new(false),
             metrics: Mutex::new(Metrics { algorithm, cwnd_bytes: 0, pacing_rate: None, phase: "startup" }),
             owes_acknowledgement: AtomicBool::new(false),
         }))
@@ -123,13 +125,14 @@ impl CongestionHandle {
     pub fn sender_state(&self) -> SenderState {
         let phase = SendPhase::ALL.get(usize::from(self.0.phase.load(Relaxed))).copied().unwrap_or_default();
         let pacing_rate = Some(self.0.pacing_rate.load(Relaxed)).filter(|rate| *rate > 0);
-        SenderState { phase, pacing_rate }
+        SenderState { phase, pacing_rate, gives_way: self.0.gives_way.load(Relaxed) }
     }
 
     /// Publishes how the controller sends now.
     pub(super) fn set_sender_state(&self, state: SenderState) {
         self.0.phase.store(state.phase as u8, Relaxed);
         self.0.pacing_rate.store(state.pacing_rate.unwrap_or(0), Relaxed);
+        self.0.gives_way.store(state.gives_way, Relaxed);
     }
 
     /// Tells the controller how long the far side's hold may delay datagrams, and the smoothed round trip of the fastest

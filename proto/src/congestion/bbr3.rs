@@ -11,6 +11,8 @@
 //! - *B1*: losses on the reference path count, though a copy arrived on another. Else copies hide congestion.
 //! - *B2*: loss that was there before any congestion is no sign of it ([`unmask`]); what is believed of it is put to the test
 //!   by trials ([`trial`]).
+//! - *B3* to *B5*: a queue is heeded before it overflows, unless others keep it anyway ([`queue`]).
+//! - The bandwidth is the largest *mean* delivery rate of a round, not the largest single sample.
 //!
 //! Where both differ from the draft: thresholds in its pseudocode that compare bytes with packets are in packets; there is
 //! no undo of spurious losses, as the QUIC library reports none; with the first round trip known, the pacing rate starts
@@ -24,7 +26,7 @@ use rand_pcg::rand_core::SeedableRng;
 use super::rate_sample::{AckBatch, LossBatch};
 use super::{Congestion, Control, Metrics, ReferenceReport, SendPhase, Sent, initial_window};
 use fall::Fall;
-use model::{Aggregation, Latest, MaxBandwidth, MinRtt, Rounds, ShortTerm};
+use model::{Aggregation, Latest, MaxBandwidth, MinRtt, RoundRate, Rounds, ShortTerm};
 use probe_bw::Cycle;
 use probe_rtt::Quiet;
 use startup::{FullPipe, RoundLoss};
@@ -35,6 +37,7 @@ mod fall;
 mod model;
 mod probe_bw;
 mod probe_rtt;
+mod queue;
 mod startup;
 mod trial;
 mod unmask;
@@ -102,6 +105,7 @@ pub struct Bbr3 {
     rounds: Rounds,
     latest: Latest,
     max_bandwidth: MaxBandwidth,
+    round_rate: RoundRate,
     short_term: ShortTerm,
     /// The flight that losses allowed, in bytes; `None` while no loss bounded it.
     inflight_longterm: Option<u64>,
@@ -145,6 +149,7 @@ impl Bbr3 {
             rounds: Rounds::default(),
             latest: Latest::default(),
             max_bandwidth: MaxBandwidth::default(),
+            round_rate: RoundRate::default(),
             short_term: ShortTerm::default(),
             inflight_longterm: None,
             aggregation: Aggregation::new(now),
@@ -178,6 +183,23 @@ impl Bbr3 {
 
     fn start_round(&mut self) {
         self.rounds.restart(self.delivered);
+    }
+
+    /// Whether the bandwidth is taken from the means of rounds ([`RoundRate`]). In startup that would only be late.
+    fn takes_means(&self) -> bool {
+        self.unmask.is_some() && self.full_pipe.reached
+    }
+
+    /// Takes in what was delivered (5.5.6).
+    fn update_max_bandwidth(&mut self, acked: &AckBatch) {
+        if !self.takes_means() {
+            self.max_bandwidth.update(&acked.sample);
+            return;
+        }
+        self.round_rate.update(&acked.sample);
+        if self.rounds.start {
+            self.max_bandwidth.update(&self.round_rate.end(&acked.sample));
+        }
     }
 
     /// Once per round, bounds the model after a round with losses (5.5.10.3).
@@ -259,12 +281,13 @@ impl Congestion for Bbr3 {
         if self.rounds.start {
             self.cycle.rounds_since_up += 1;
         }
-        self.max_bandwidth.update(&acked.sample);
+        self.update_max_bandwidth(acked);
         self.adapt_short_term(acked, now);
         self.check_fall(acked, now);
+        self.heed_queue(now);
         let bandwidth = self.bandwidth();
         self.aggregation.update(acked, bandwidth, self.cwnd, self.rounds.count, now);
-        self.full_pipe.update(&acked.sample, self.rounds.start);
+        self.check_full_pipe(&acked.sample);
         self.check_startup();
         self.check_drain(acked, now);
         if self.full_pipe.reached {
@@ -311,6 +334,7 @@ impl Congestion for Bbr3 {
     }
 
     fn on_report(&mut self, report: &ReferenceReport, now: Instant) {
+        let floor_before = self.unmask.as_ref().map_or(0.0, |unmask| unmask.floor(now));
         if let Some(unmask) = &mut self.unmask {
             unmask.report(report, now);
             // The probe's own flight is judged: what is lost from here on tells nothing of it.
@@ -318,6 +342,7 @@ impl Congestion for Bbr3 {
                 self.cycle.judges = false;
             }
         }
+        self.lift_cuts(floor_before, now);
     }
 
     fn on_mtu(&mut self, smss: u64) {

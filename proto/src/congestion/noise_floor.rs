@@ -6,8 +6,12 @@
 //! confirmed it: loss that our rate causes shrinks when the rate does, random loss stays. In a trial the controller paces at
 //! three quarters of its rate until 256 datagrams were sent or a second passed.
 //!
-//! The early rounds of a controller's startup count as the first window and the first trial, as they are far below the
-//! final rate. All rates are shares of datagrams, 0 to 1. (The rules are ours: docs/CONGESTION.md, "What the paths tell".)
+//! The early rounds of a controller's startup count as the first window, as they are far below the final rate. Where copies go
+//! over another path they count as the first trial as well.
+//!
+//! Without copies little is believed in a crowd. Many flows that fill one queue all lose the same whatever a single one does, and
+//! to who joined late the full queue looks like none: its delay never changes. So nothing is measured until a queue has come
+//! and gone, as any controller's own probing makes it do on a path that is its own. All rates are shares of datagrams, 0 to 1. (The rules are ours: docs/CONGESTION.md, "What the paths tell".)
 
 use std::time::{Duration, Instant};
 
@@ -37,6 +41,9 @@ const TRIAL_WEIGHT: f64 = 0.4;
 /// Rounds at the end of startup that tell nothing of noise: they may have filled the queue.
 const LATE_ROUNDS: usize = 3;
 
+/// How long it is known that the path can have a queue, as long as the least delay is remembered.
+const QUEUE_KNOWN: Duration = Duration::from_secs(10);
+
 /// Datagrams that the early part of startup must have to be believed.
 const LEAST_EARLY_DATAGRAMS: u32 = 100;
 
@@ -50,6 +57,9 @@ pub struct NoiseFloor {
     trial: Tally,
     confirmed: Option<f64>,
     startup: Option<Startup>,
+    /// Nothing is measured before a queue was seen.
+    needs_queue: bool,
+    queue_seen: Option<Instant>,
 }
 
 /// Datagrams whose fate is known, and those of them that were lost.
@@ -89,6 +99,11 @@ impl Tally {
 }
 
 impl NoiseFloor {
+    /// Whether nothing is to be measured before a queue was seen, as no copies go over other paths.
+    pub fn set_needs_queue(&mut self, needs_queue: bool) {
+        self.needs_queue = needs_queue;
+    }
+
     /// Takes in the fate of datagrams that were sent in `phase`, in the order of their sending.
     ///
     /// `queue` tells whether they met a queue beyond the tolerated one, or there was one when their fate was told; `round`
@@ -97,15 +112,21 @@ impl NoiseFloor {
         if fates.datagrams == 0 {
             return;
         }
+        if queue {
+            self.queue_seen = Some(now);
+        }
+        let tells =
+            !self.needs_queue || self.queue_seen.is_some_and(|at| now.saturating_duration_since(at) < QUEUE_KNOWN);
         if phase == SendPhase::Startup {
             self.on_startup(fates, round, now);
             return;
         }
         if let Some(startup) = self.startup.take()
             && startup.early.datagrams >= LEAST_EARLY_DATAGRAMS
+            && tells
         {
             self.close_window(startup.early.loss());
-            self.confirmed = Some(startup.early.loss().min(HIGHEST_FLOOR));
+            self.confirmed = (!self.needs_queue).then_some(startup.early.loss().min(HIGHEST_FLOOR));
         }
         if phase == SendPhase::Trial {
             self.trial.add(fates);
@@ -114,7 +135,7 @@ impl NoiseFloor {
             self.confirmed =
                 Some(self.confirmed.map_or(loss, |before| before * (1.0 - TRIAL_WEIGHT) + loss * TRIAL_WEIGHT));
         }
-        if phase.is_calm() && !queue {
+        if phase.is_calm() && !queue && tells {
             self.open.add(fates);
             if self.open.datagrams >= WINDOW_DATAGRAMS {
                 let loss = std::mem::take(&mut self.open).loss();
@@ -285,6 +306,21 @@ mod tests {
     }
 
     #[test]
+    fn without_copies_nothing_is_measured_until_a_queue_has_come_and_gone() {
+        let start = crate::testing::start();
+        let mut floor = NoiseFloor { needs_queue: true, ..NoiseFloor::default() };
+        let mut judge = |phase, lost, queue, second| {
+            floor.on_judged(tally(400, lost), phase, queue, RTT, start + Duration::from_secs(second));
+            (floor.floor(), floor.doubts(), floor.has_verdict())
+        };
+        assert_eq!(judge(SendPhase::Startup, 80, false, 0), (0.0, false, false));
+        assert_eq!(judge(SendPhase::Steady, 80, false, 1), (0.0, false, false));
+        assert_eq!(judge(SendPhase::Probing, 80, true, 2), (0.0, false, false));
+        assert_eq!(judge(SendPhase::Steady, 80, false, 11), (0.05, true, false), "no more is believed without a trial");
+        assert_eq!(judge(SendPhase::Steady, 0, false, 12), (0.05, true, false), "the queue is forgotten");
+    }
+
+    #[test]
     fn trials_are_wanted_soon_until_the_first_verdict_and_seldom_afterwards() {
         let start = crate::testing::start();
         let at = |ms| start + Duration::from_millis(ms);
@@ -311,7 +347,7 @@ mod tests {
         fn a_floor_is_a_share_whatever_is_judged(
             fates in prop::collection::vec((0usize..4, 0u32..2_000, 0.0..=1.0, any::<bool>()), 0..200),
         ) {
-            let mut floor = NoiseFloor::default();
+            let mut floor = NoiseFloor { needs_queue: fates.len() % 2 == 0, ..NoiseFloor::default() };
             let mut now = crate::testing::start();
             for (phase, datagrams, share, queue) in fates {
                 now += Duration::from_millis(7);

@@ -108,6 +108,11 @@ impl PacedSender {
         self.controller.send_phase()
     }
 
+    /// Whether the controller gives way to the queues of others, which reports tell it of.
+    pub fn gives_way(&self) -> bool {
+        self.controller.heeds_reports()
+    }
+
     /// What to show of the controller.
     pub fn metrics(&self) -> Metrics {
         self.controller.metrics()

@@ -66,4 +66,6 @@ pub struct SenderState {
     pub phase: SendPhase,
     /// How fast it sends, in bytes per second; `None` while nothing is known of it.
     pub pacing_rate: Option<u64>,
+    /// Whether it gives way to the queues of others; its copies then do so, too.
+    pub gives_way: bool,
 }

@@ -124,7 +124,7 @@ mod tests {
         }
         link.set_keys(&[9; SECRET_LEN], now);
         link.framing = true;
-        link.set_sender_state(SenderState { phase: SendPhase::Steady, pacing_rate: Some(5_000_000) });
+        link.set_sender_state(SenderState { phase: SendPhase::Steady, pacing_rate: Some(5_000_000), gives_way: true });
         send(&mut link, 1_200, now);
         let narrow = CopyReport {
             fates: Tally::default(),

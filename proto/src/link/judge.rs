@@ -7,6 +7,7 @@ use super::{Link, LinkEvent};
 use crate::congestion::copy_governor::CopyReport;
 use crate::congestion::noise_floor::Tally;
 use crate::congestion::{ReferenceReport, SendPhase};
+use crate::mode::Copying;
 use crate::path::Path;
 use crate::path::departures::tolerated_without_jitter;
 use crate::stats::PathState;
@@ -43,8 +44,10 @@ impl Link {
     pub(super) fn handle_report(&mut self, report: &PathReport, now: Instant) {
         let id = PathId(report.path);
         let next = self.log.next_number();
+        let copied = self.copying == Copying::Bicast && self.paths.len() > 1;
         let primary = self.primary.and_then(|primary| self.path_mut(primary));
         let originals = primary.map(|path| (path.departures.peak_queue(now), path.departures.recent_loss()));
+        let gives_way = self.sender.gives_way;
         let Some(path) = self.paths.iter_mut().find(|path| path.id == id) else { return };
         let highest = expand_number(report.highest, next);
         let probing = self.log.entry(highest).is_some_and(|entry| !entry.phase.is_calm());
@@ -66,6 +69,7 @@ impl Link {
         let tolerated = path.departures.tolerated_queue(min_rtt);
         let has_queue = path.departures.queue() > tolerated;
         let round = path.rtt.or_assumed();
+        path.departures.noise.set_needs_queue(!copied);
         let mut run = Run { phase: SendPhase::Steady, queue: has_queue, fates: Tally::default() };
         while path.departures.judged_to <= highest {
             let number = path.departures.judged_to;
@@ -105,15 +109,17 @@ impl Link {
         }
         path.departures.noise.on_judged(run.fates, run.phase, run.queue, round, now);
         if self.primary != Some(id) {
-            // What the originals bear on their path is no reason to give way on this one.
+            // What the originals bear on their path is no reason to give way on this one; but a queue is, for a controller that
+            // gives way to queues: others may keep it.
             let (originals_queue, originals_loss) = originals.unwrap_or_default();
+            let borne = if gives_way { Duration::ZERO } else { originals_queue.min(min_rtt) };
             let bearable = path.departures.bearable_queue(min_rtt);
             let report = CopyReport {
                 fates: judged,
                 highest,
                 next,
                 queue: path.departures.queue(),
-                tolerated: bearable + originals_queue.min(min_rtt),
+                tolerated: bearable + borne,
                 bearable,
                 without_jitter: tolerated_without_jitter(min_rtt),
                 floor: path.departures.noise.floor().max(originals_loss),

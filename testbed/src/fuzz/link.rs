@@ -164,7 +164,7 @@ impl World {
                 let phases = [SendPhase::Startup, SendPhase::Probing, SendPhase::Steady, SendPhase::Trial];
                 let phase = phases[input.below(phases.len())];
                 let pacing_rate = Some(u64::from(input.u32())).filter(|rate| *rate > 0);
-                let sender = SenderState { phase, pacing_rate };
+                let sender = SenderState { phase, pacing_rate, gives_way: input.u8() & 1 != 0 };
                 self.ends[end].set_sender_state(sender);
             }
             _ => {

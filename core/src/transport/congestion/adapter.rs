@@ -138,10 +138,14 @@ impl Switchable {
             self.handle.pacing().set_burst(sender.control().send_quantum, self.mtu.into());
         }
         self.handle.set_sender_state(match &self.running {
-            Running::LossBased(controller) => SenderState { phase: SendPhase::Steady, pacing_rate: controller.rate() },
-            Running::RateBased(sender) => {
-                SenderState { phase: sender.send_phase(), pacing_rate: Some(sender.control().pacing_rate) }
+            Running::LossBased(controller) => {
+                SenderState { phase: SendPhase::Steady, pacing_rate: controller.rate(), gives_way: false }
             }
+            Running::RateBased(sender) => SenderState {
+                phase: sender.send_phase(),
+                pacing_rate: Some(sender.control().pacing_rate),
+                gives_way: sender.gives_way(),
+            },
         });
         let metrics = self.current_metrics();
         let before = std::mem::replace(&mut *self.handle.0.metrics.lock(), metrics);

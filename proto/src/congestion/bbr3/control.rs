@@ -10,8 +10,9 @@ const STARTUP_GAIN: f64 = 2.77;
 const DRAIN_GAIN: f64 = 0.5;
 const DOWN_GAIN: f64 = 0.90;
 const UP_GAIN: f64 = 1.25;
-/// Pacing gain of a trial of the noise floor (rule B2).
+/// Pacing gain of a trial of the noise floor (rule B2), and of one before anything is confirmed.
 const TRIAL_GAIN: f64 = 0.75;
+const FIRST_TRIAL_GAIN: f64 = 0.25;
 
 const CWND_GAIN: f64 = 2.0;
 const UP_CWND_GAIN: f64 = 2.25;
@@ -40,7 +41,13 @@ impl Bbr3 {
             State::Startup => STARTUP_GAIN,
             State::Drain => DRAIN_GAIN,
             State::Down => DOWN_GAIN,
-            State::Cruise if self.is_on_trial() => TRIAL_GAIN,
+            State::Cruise if self.is_on_trial() => {
+                if self.is_first_trial() {
+                    FIRST_TRIAL_GAIN
+                } else {
+                    TRIAL_GAIN
+                }
+            }
             State::Cruise | State::Refill | State::ProbeRtt => 1.0,
             State::Up => UP_GAIN,
         }

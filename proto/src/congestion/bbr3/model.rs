@@ -86,6 +86,52 @@ impl MaxBandwidth {
     }
 }
 
+/// The mean delivery rate of a round.
+///
+/// Over two paths what arrives in the time of one round trip varies with which path was the quicker: the largest of many single
+/// samples is a fifth more than the paths carry.
+#[derive(Debug, Clone, Default)]
+pub(super) struct RoundRate {
+    /// Of the samples that the application did not limit, and of all.
+    unlimited: Mean,
+    all: Mean,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Mean {
+    sum: u64,
+    count: u64,
+}
+
+impl Mean {
+    fn add(&mut self, rate: u64) {
+        self.sum += rate;
+        self.count += 1;
+    }
+
+    fn get(&self) -> Option<u64> {
+        self.sum.checked_div(self.count)
+    }
+}
+
+impl RoundRate {
+    pub(super) fn update(&mut self, sample: &RateSample) {
+        if let Some(rate) = sample.delivery_rate.filter(|rate| *rate > 0) {
+            self.all.add(rate);
+            if !sample.app_limited {
+                self.unlimited.add(rate);
+            }
+        }
+    }
+
+    /// The round is over: what it tells as one sample.
+    pub(super) fn end(&mut self, sample: &RateSample) -> RateSample {
+        let RoundRate { unlimited, all } = std::mem::take(self);
+        let delivery_rate = unlimited.get().or(all.get());
+        RateSample { delivery_rate, app_limited: unlimited.count == 0, ..*sample }
+    }
+}
+
 /// What the latest round delivered, and whether it lost something (5.5.10.3).
 #[derive(Debug, Clone, Default)]
 pub(super) struct Latest {
@@ -237,6 +283,21 @@ impl MinRtt {
 mod tests {
     use super::*;
     use crate::congestion::testing;
+
+    #[test]
+    fn a_round_tells_its_mean_of_what_the_application_did_not_limit() {
+        let now = testing::base();
+        let sample = |rate, app_limited| RateSample { delivery_rate: Some(rate), app_limited, ..testing::sample(now) };
+        let mut rate = RoundRate::default();
+        let mut round = |samples: &[(u64, bool)]| {
+            samples.iter().for_each(|(each, app_limited)| rate.update(&sample(*each, *app_limited)));
+            let end = rate.end(&sample(1, false));
+            (end.delivery_rate, end.app_limited)
+        };
+        assert_eq!(round(&[(90, false), (120, false), (10, true), (0, false)]), (Some(105), false));
+        assert_eq!(round(&[(10, true), (30, true)]), (Some(20), true));
+        assert_eq!(round(&[]).0, None);
+    }
 
     #[test]
     fn the_largest_bandwidth_leaves_after_two_cycles() {

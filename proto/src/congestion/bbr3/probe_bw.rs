@@ -98,7 +98,7 @@ impl Bbr3 {
                 if self.is_time_to_probe(now) {
                     self.enter_refill();
                 } else if self.is_drained(acked.in_flight) {
-                    self.enter(State::Cruise);
+                    self.enter_cruise(now);
                 }
             }
             State::Cruise => {
@@ -113,7 +113,7 @@ impl Bbr3 {
                 }
             }
             State::Up => {
-                if self.is_time_to_go_down(acked) {
+                if self.is_time_to_go_down(acked, now) {
                     self.cycle.too_high = false;
                     self.enter_down(now);
                 }
@@ -202,10 +202,13 @@ impl Bbr3 {
         }
     }
 
-    fn is_time_to_go_down(&mut self, acked: &AckBatch) -> bool {
+    fn is_time_to_go_down(&mut self, acked: &AckBatch, now: Instant) -> bool {
         let bound = self.inflight_longterm.unwrap_or(u64::MAX);
         if self.cycle.too_high && acked.in_flight >= bound {
             self.cycle.precautionary = true;
+            return true;
+        }
+        if self.ends_probe(now) {
             return true;
         }
         if acked.cwnd_limited && self.cwnd >= bound {
@@ -217,7 +220,7 @@ impl Bbr3 {
     }
 
     pub(super) fn is_time_to_probe(&self, now: Instant) -> bool {
-        let reno_rounds = (self.target() / self.smss).min(MOST_ROUNDS);
+        let reno_rounds = (self.target() / self.smss).min(MOST_ROUNDS) * self.between_probes(now);
         now > self.cycle.began + self.cycle.wait || self.cycle.rounds_since_up >= reno_rounds
     }
 

@@ -8,8 +8,10 @@ use super::unmask::Verdict;
 use super::{Bbr3, LOSS_THRESHOLD, State};
 use crate::congestion::rate_sample::{AckBatch, RateSample};
 
-/// Growth in a round below which the pipe may be full, and how many such rounds in a row say it is (5.3.1.2).
+/// Growth in a round below which the pipe may be full, and how many such rounds in a row say it is (5.3.1.2). Where the bandwidth
+/// is the mean of a round, it and the pacing rate follow later, and each round of a probe brings less.
 const GROWTH: f64 = 1.25;
+const GROWTH_OF_MEANS: f64 = 1.1;
 const ROUNDS: u32 = 3;
 
 /// Separate losses in a round from which the draft ends startup (5.3.1.3).
@@ -30,12 +32,12 @@ pub(super) struct FullPipe {
 }
 
 impl FullPipe {
-    pub(super) fn update(&mut self, sample: &RateSample, round_start: bool) {
+    pub(super) fn update(&mut self, sample: &RateSample, round_start: bool, growth: f64) {
         if self.now || !round_start || sample.app_limited {
             return;
         }
         let rate = sample.delivery_rate.unwrap_or(0);
-        if rate as f64 >= self.bandwidth as f64 * GROWTH {
+        if rate as f64 >= self.bandwidth as f64 * growth {
             self.bandwidth = rate;
             self.rounds = 0;
             return;
@@ -69,6 +71,11 @@ pub(super) struct RoundLoss {
 }
 
 impl Bbr3 {
+    pub(super) fn check_full_pipe(&mut self, sample: &RateSample) {
+        let growth = if self.takes_means() { GROWTH_OF_MEANS } else { GROWTH };
+        self.full_pipe.update(sample, self.rounds.start, growth);
+    }
+
     /// Ends startup if the round lost too much (5.3.1.3).
     pub(super) fn check_startup_loss(&mut self, acked: &AckBatch, verdict: Option<Verdict>) {
         if self.state != State::Startup || self.full_pipe.reached {

@@ -6,12 +6,14 @@
 use std::time::Instant;
 
 use super::Bbr3;
-use crate::congestion::noise_floor::{LONGEST_TRIAL, TRIAL_DATAGRAMS};
+use crate::congestion::noise_floor::{BELIEVED, LONGEST_TRIAL, TRIAL_DATAGRAMS};
 
 /// The trial that runs, and when the last one ended.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Trials {
     running: Option<Running>,
+    /// Nothing above what is believed anyway was confirmed before it.
+    first: bool,
     ended: Option<Instant>,
 }
 
@@ -61,6 +63,7 @@ impl Bbr3 {
         }
         let wanted = unmask.wants_trial(now).is_some_and(|newest_sent_at| unmask.trials.is_told(newest_sent_at));
         if wanted && !unmask.trials.is_running() {
+            unmask.trials.first = unmask.floor(now) <= BELIEVED;
             unmask.trials.running = Some(Running { began: now, sent: 0 });
         }
         unmask.trials.is_running()
@@ -69,6 +72,19 @@ impl Bbr3 {
     pub(super) fn end_trial(&mut self, now: Instant) {
         if let Some(unmask) = &mut self.unmask {
             unmask.trials.end(now);
+        }
+    }
+
+    /// Whether the running trial is one of the first.
+    pub(super) fn is_first_trial(&self) -> bool {
+        self.unmask.as_ref().is_some_and(|unmask| unmask.trials.first)
+    }
+
+    /// Lifts what noise has cut, once trials have shown that it was noise.
+    pub(super) fn lift_cuts(&mut self, floor_before: f64, now: Instant) {
+        let floor = self.unmask.as_ref().map_or(0.0, |unmask| unmask.floor(now));
+        if floor_before <= BELIEVED && floor > BELIEVED {
+            self.short_term.unset();
         }
     }
 

@@ -9,6 +9,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::queue::{Queue, Sighting};
 use super::trial::Trials;
 use crate::congestion::noise_floor::{HIGHEST_FLOOR, NoiseFloor, Tally, TrialClock};
 use crate::congestion::path_signals::{ReferenceReport, SendPhase};
@@ -19,6 +20,9 @@ const REPORT_AGE: Duration = Duration::from_secs(1);
 
 /// Loss above the floor that is allowed in any case: the draft's threshold.
 const ALLOWANCE: f64 = 0.02;
+
+/// Behind a queue of so many tolerated ones no more noise than the allowance is believed.
+const LONG_QUEUE: u32 = 5;
 
 /// Up to this floor the allowance grows with it; above, chance alone is allowed for.
 const KNOWN_FLOOR: f64 = 0.05;
@@ -68,6 +72,8 @@ fn ends_startup(round: Tally, before: Tally, queue: bool) -> bool {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Unmask {
     pub(super) trials: Trials,
+    /// Rules B3 to B5.
+    pub(super) queue: Queue,
     latest: Option<(ReferenceReport, Instant)>,
     /// The current round, as the far side reports it.
     reported: Tally,
@@ -109,7 +115,12 @@ impl Unmask {
 
     /// The noise floor `p0` of the reference path.
     pub(super) fn floor(&self, now: Instant) -> f64 {
-        self.current(now).map_or_else(|| self.library.floor.floor(), |report| report.floor)
+        match self.current(now) {
+            // Behind so long a queue what is lost may well be its overflow.
+            Some(report) if report.queue > LONG_QUEUE * report.tolerated => report.floor.min(ALLOWANCE),
+            Some(report) => report.floor,
+            None => self.library.floor.floor(),
+        }
     }
 
     /// Whether a trial is wanted; if so, when the newest datagram left whose fate the one who wants it knows.
@@ -156,6 +167,8 @@ impl Unmask {
         if !self.is_of_probe(report.newest_sent_at) {
             self.reported.add(Tally { datagrams: report.judged, lost: report.lost });
         }
+        let ReferenceReport { queue, tolerated, newest_sent_at: sent_at, .. } = *report;
+        self.queue.see(Sighting { queue, tolerated, sent_at });
         self.latest = Some((*report, now));
     }
 
