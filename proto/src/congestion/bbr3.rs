@@ -6,8 +6,9 @@
 //! empties the queue this left; then cycles of *down* (gives back what a probe queued), *cruise*, *refill* (one round at full
 //! rate) and *up* (looks for more); and *probe_rtt*, at half the flight for 200 ms every five seconds.
 //!
-//! It comes in two variants. [`Bbr3::draft`] is the draft's. [`Bbr3::new`] adds what sending copies over several paths calls
-//! for, and replaces every one of the draft's tests of loss ([`unmask`]):
+//! [`Bbr3::version_2`] is BBR version 2 with the same machinery ([`version`]). Version 3 comes in two variants: [`Bbr3::draft`]
+//! is the draft's; [`Bbr3::new`] adds what sending copies over several paths calls for, and replaces every one of the draft's
+//! tests of loss ([`unmask`]):
 //! - *B1*: losses on the reference path count, though a copy arrived on another. Else copies hide congestion.
 //! - *B2*: loss that was there before any congestion is no sign of it ([`unmask`]); what is believed of it is put to the test
 //!   by trials ([`trial`]).
@@ -31,6 +32,7 @@ use probe_bw::Cycle;
 use probe_rtt::Quiet;
 use startup::{FullPipe, RoundLoss};
 use unmask::Unmask;
+use version::Version;
 
 mod control;
 mod fall;
@@ -41,6 +43,7 @@ mod queue;
 mod startup;
 mod trial;
 mod unmask;
+mod version;
 
 /// Loss in a flight above which it is too large (2.8).
 const LOSS_THRESHOLD: f64 = 0.02;
@@ -97,6 +100,7 @@ struct Recovery {
 /// The controller; see the module's text.
 #[derive(Debug, Clone)]
 pub struct Bbr3 {
+    version: Version,
     smss: u64,
     random: Pcg32,
     state: State,
@@ -142,6 +146,7 @@ impl Bbr3 {
     pub fn draft(smss: u64, seed: u64, now: Instant) -> Self {
         let cwnd = initial_window(smss);
         Bbr3 {
+            version: Version::Three,
             smss,
             random: Pcg32::seed_from_u64(seed),
             state: State::Startup,
@@ -287,7 +292,7 @@ impl Congestion for Bbr3 {
         self.heed_queue(now);
         let bandwidth = self.bandwidth();
         self.aggregation.update(acked, bandwidth, self.cwnd, self.rounds.count, now);
-        self.check_full_pipe(&acked.sample);
+        self.check_full_pipe(&self.growth_sample(&acked.sample));
         self.check_startup();
         self.check_drain(acked, now);
         if self.full_pipe.reached {
@@ -317,10 +322,14 @@ impl Congestion for Bbr3 {
             return;
         }
         match &mut self.recovery {
-            Some(recovery) => recovery.newest_loss = now,
+            Some(recovery) => {
+                recovery.newest_loss = now;
+                self.give_up_lost(lost);
+            }
             None => {
                 self.save_cwnd();
                 self.recovery = Some(Recovery { newest_loss: now, began_at_delivered: lost.delivered });
+                self.begin_conserving(lost);
             }
         }
         if lost.persistent {

@@ -8,22 +8,19 @@ use crate::congestion::rate_sample::AckBatch;
 
 const STARTUP_GAIN: f64 = 2.77;
 const DRAIN_GAIN: f64 = 0.5;
-const DOWN_GAIN: f64 = 0.90;
 const UP_GAIN: f64 = 1.25;
 /// Pacing gain of a trial of the noise floor (rule B2), and of one before anything is confirmed.
 const TRIAL_GAIN: f64 = 0.75;
 const FIRST_TRIAL_GAIN: f64 = 0.25;
 
 const CWND_GAIN: f64 = 2.0;
-const UP_CWND_GAIN: f64 = 2.25;
 
 /// Share of the rate that is left unused, so that queues drain (2.5).
 const PACING_MARGIN: f64 = 0.01;
 
 const MIN_WINDOW_DATAGRAMS: u64 = 4;
 
-/// Bounds of one burst, the upper in bytes (5.6.3).
-const LEAST_BURST_DATAGRAMS: u64 = 2;
+/// The largest burst, in bytes (5.6.3).
 const MOST_BURST: u64 = 64_000;
 
 /// Round trip assumed for the first pacing rate; the window limits before it matters.
@@ -40,7 +37,7 @@ impl Bbr3 {
         match self.state {
             State::Startup => STARTUP_GAIN,
             State::Drain => DRAIN_GAIN,
-            State::Down => DOWN_GAIN,
+            State::Down => self.version.down_gain(),
             State::Cruise if self.is_on_trial() => {
                 if self.is_first_trial() {
                     FIRST_TRIAL_GAIN
@@ -76,7 +73,7 @@ impl Bbr3 {
     }
 
     pub(super) fn send_quantum(&self) -> u64 {
-        let least = LEAST_BURST_DATAGRAMS * self.smss;
+        let least = self.version.least_burst(self.pacing_rate) * self.smss;
         (self.pacing_rate / 1_000).clamp(least, MOST_BURST.max(least))
     }
 
@@ -88,12 +85,14 @@ impl Bbr3 {
     }
 
     pub(super) fn update_cwnd(&mut self, acked: &AckBatch) {
-        let gain = if self.state == State::Up { UP_CWND_GAIN } else { CWND_GAIN };
+        let gain = if self.state == State::Up { self.version.up_cwnd_gain() } else { CWND_GAIN };
         // What the far side holds back for a copy on another path is in flight as well.
         let held = (self.bandwidth() as f64 * self.hold_lag.as_secs_f64()) as u64;
         let extra = self.aggregation.extra() + held;
         let most = self.quantized(self.bdp(gain, self.bandwidth()) + extra);
-        if self.full_pipe.reached {
+        if self.is_conserving(acked) {
+            self.cwnd = self.cwnd.max(acked.in_flight + acked.newly_acked);
+        } else if self.full_pipe.reached {
             self.cwnd = (self.cwnd + acked.newly_acked).min(most);
         } else if self.cwnd < most || acked.delivered < initial_window(self.smss) {
             self.cwnd += acked.newly_acked;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use rand_pcg::rand_core::Rng;
 
 use super::model::BETA;
+use super::version::Version;
 use super::{Bbr3, State};
 use crate::congestion::rate_sample::{AckBatch, LossBatch};
 
@@ -44,6 +45,8 @@ pub(super) struct Cycle {
     pub(super) judges: bool,
     /// When *down* began.
     pub(super) began: Instant,
+    /// When *up* began.
+    pub(super) up_began: Instant,
     /// Whether *up* was reached since the bandwidth filter last moved on.
     probed: bool,
     pub(super) rounds_since_up: u64,
@@ -64,6 +67,7 @@ impl Cycle {
             ack_phase: AckPhase::Init,
             judges: false,
             began: now,
+            up_began: now,
             probed: false,
             rounds_since_up: 0,
             wait: Duration::ZERO,
@@ -97,7 +101,7 @@ impl Bbr3 {
             State::Down => {
                 if self.is_time_to_probe(now) {
                     self.enter_refill();
-                } else if self.is_drained(acked.in_flight) {
+                } else if self.is_drained(acked.in_flight, now) {
                     self.enter_cruise(now);
                 }
             }
@@ -109,7 +113,7 @@ impl Bbr3 {
             State::Refill => {
                 if self.rounds.start {
                     self.cycle.judges = true;
-                    self.enter_up(acked);
+                    self.enter_up(acked, now);
                 }
             }
             State::Up => {
@@ -203,6 +207,9 @@ impl Bbr3 {
     }
 
     fn is_time_to_go_down(&mut self, acked: &AckBatch, now: Instant) -> bool {
+        if self.version == Version::Two {
+            return self.has_filled_pipe(acked.in_flight, now);
+        }
         let bound = self.inflight_longterm.unwrap_or(u64::MAX);
         if self.cycle.too_high && acked.in_flight >= bound {
             self.cycle.precautionary = true;
@@ -225,9 +232,9 @@ impl Bbr3 {
     }
 
     /// Whether *down* has done its work: there is room for others, and no queue.
-    fn is_drained(&self, in_flight: u64) -> bool {
+    fn is_drained(&self, in_flight: u64, now: Instant) -> bool {
         self.headroom_cap().is_none_or(|cap| in_flight <= cap)
-            && in_flight <= self.flight(1.0, self.max_bandwidth.get())
+            && (in_flight <= self.flight(1.0, self.max_bandwidth.get()) || self.has_been_down_long_enough(now))
     }
 
     /// The flight that may be used now: one bandwidth-delay product, if the window allows.
@@ -265,7 +272,8 @@ impl Bbr3 {
         self.enter(State::Refill);
     }
 
-    fn enter_up(&mut self, acked: &AckBatch) {
+    fn enter_up(&mut self, acked: &AckBatch, now: Instant) {
+        self.cycle.up_began = now;
         self.cycle.ack_phase = AckPhase::ProbeStarting;
         self.cycle.probed = true;
         self.start_round();

@@ -14,12 +14,6 @@ const GROWTH: f64 = 1.25;
 const GROWTH_OF_MEANS: f64 = 1.1;
 const ROUNDS: u32 = 3;
 
-/// Separate losses in a round from which the draft ends startup (5.3.1.3).
-const LOSS_EVENTS: u32 = 6;
-
-/// Rounds after which drain ends whatever is in flight (5.3.2).
-const DRAIN_ROUNDS: u64 = 3;
-
 /// Whether sending more brings more (5.3.1.2).
 #[derive(Debug, Clone, Default)]
 pub(super) struct FullPipe {
@@ -87,14 +81,14 @@ impl Bbr3 {
                     self.recovery.is_some_and(|recovery| acked.sample.prior_delivered >= recovery.began_at_delivered);
                 let sum = self.round_loss.lost + self.round_loss.delivered;
                 whole_round
-                    && self.round_loss.events >= LOSS_EVENTS
+                    && self.round_loss.events >= self.version.startup_losses()
                     && self.round_loss.lost as f64 > LOSS_THRESHOLD * sum as f64
             }
             Some(verdict) => verdict.ends_startup,
         };
         if too_much {
             self.full_pipe.found();
-            self.inflight_longterm = Some(self.bdp(1.0, self.bandwidth()).max(self.latest.inflight));
+            self.inflight_longterm = Some(self.flight_after_startup_loss());
         }
     }
 
@@ -108,7 +102,8 @@ impl Bbr3 {
 
     pub(super) fn check_drain(&mut self, acked: &AckBatch, now: Instant) {
         let drained = acked.in_flight <= self.flight(1.0, self.bandwidth());
-        if self.state == State::Drain && (drained || self.rounds.count > self.drain_began_round + DRAIN_ROUNDS) {
+        let rounds = self.rounds.count - self.drain_began_round;
+        if self.state == State::Drain && (drained || self.version.drain_rounds().is_some_and(|most| rounds > most)) {
             self.enter_down(now);
         }
     }

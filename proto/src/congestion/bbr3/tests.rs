@@ -10,6 +10,7 @@ use proptest::prelude::*;
 
 mod known_problems;
 mod steps;
+mod version_2;
 
 /// A controller whose invariants are checked at every event.
 #[derive(Debug, Clone)]
@@ -82,10 +83,12 @@ impl Congestion for Checked {
     }
 }
 
-/// One of the two variants.
+/// One of the variants.
 type Make = fn(u64, u64, Instant) -> Bbr3;
 
 const BOTH: [(&str, Make); 2] = [("draft", Bbr3::draft), ("ours", Bbr3::new)];
+
+const EVERY: [(&str, Make); 3] = [("draft", Bbr3::draft), ("ours", Bbr3::new), ("version 2", Bbr3::version_2)];
 
 fn flow(make: Make, link: Link, seed: u64) -> Flow {
     Flow::new(|now| PacedSender::new(Box::new(Checked(make(SMSS, seed, now))), SMSS, now), link, seed)
@@ -272,11 +275,11 @@ proptest! {
     #[test]
     fn what_must_always_hold_does_whatever_the_link_does(
         seed in any::<u64>(),
-        ours in any::<bool>(),
+        make in prop::sample::select(EVERY.map(|(_, make)| make).to_vec()),
         changes in prop::collection::vec((0.1f64..100.0, 1u64..200, 5_000u64..500_000, 0.0f64..0.5, 0u8..5), 1..6),
         batch in 1u64..=10,
     ) {
-        let mut flow = flow(if ours { Bbr3::new } else { Bbr3::draft }, Link::standard(), seed);
+        let mut flow = flow(make, Link::standard(), seed);
         flow.batch = batch;
         for (rate, rtt_ms, queue, loss, what) in changes {
             let policer = (what == 2).then_some(queue);

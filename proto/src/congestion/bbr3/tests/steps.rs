@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn it_walks_along_the_diagram_and_leaves_startup_by_the_plateau() {
-    for (name, make) in BOTH {
+    for (name, make) in EVERY {
         let mut flow = flow(make, Link::standard(), 1);
         let seen = flow.phases(secs(2.5));
         let names: Vec<_> = seen.iter().map(|&(phase, _)| phase).collect();
@@ -17,7 +17,7 @@ fn it_walks_along_the_diagram_and_leaves_startup_by_the_plateau() {
 
 #[test]
 fn a_link_of_its_own_is_used_to_ninety_five_percent_with_next_to_no_loss() {
-    for (name, make) in BOTH {
+    for (name, make) in EVERY {
         for seed in 0..4 {
             let mut flow = flow(make, Link::standard(), seed);
             flow.run(secs(2.0));
@@ -32,7 +32,7 @@ fn a_link_of_its_own_is_used_to_ninety_five_percent_with_next_to_no_loss() {
 
 #[test]
 fn ten_times_the_bandwidth_is_found_within_two_probes() {
-    for (name, make) in BOTH {
+    for (name, make) in EVERY {
         let mut flow = flow(make, Link { rate: mbit(10.0), ..Link::standard() }, 5);
         flow.run(secs(5.0));
         flow.link.rate = mbit(100.0);
@@ -45,7 +45,7 @@ fn ten_times_the_bandwidth_is_found_within_two_probes() {
 
 #[test]
 fn a_tenth_of_the_bandwidth_is_respected_soon() {
-    for (name, make) in BOTH {
+    for (name, make) in EVERY {
         let mut flow = flow(make, Link::standard(), 6);
         flow.run(secs(5.0));
         flow.link.rate = mbit(10.0);
@@ -100,7 +100,7 @@ fn drain_ends_after_three_rounds_though_the_link_got_slower() {
 
 #[test]
 fn a_link_slower_than_a_packet_per_round_trip_is_neither_starved_nor_flooded() {
-    for (name, make) in BOTH {
+    for (name, make) in EVERY {
         let link = Link { rate: mbit(0.064), rtt: Duration::from_millis(50), queue: 30_000, ..Link::standard() };
         let mut flow = flow(make, link, 8);
         flow.run(secs(20.0));
@@ -160,7 +160,7 @@ fn a_deep_queue_stays_nearly_empty() {
 
 #[test]
 fn the_bare_round_trip_is_looked_for_at_most_every_five_seconds_and_for_a_fifth_of_one() {
-    for (name, make) in BOTH {
+    for (name, make) in EVERY {
         let mut flow = flow(make, Link { rtt: Duration::from_millis(20), ..Link::standard() }, 3);
         let seen = flow.phases(secs(40.0));
         let probes: Vec<_> = seen.iter().zip(&seen[1..]).filter(|((phase, _), _)| *phase == "probe_rtt").collect();
@@ -178,7 +178,7 @@ fn the_bare_round_trip_is_looked_for_at_most_every_five_seconds_and_for_a_fifth_
 
 #[test]
 fn a_startup_that_lasts_longer_than_five_seconds_goes_on_after_looking_for_the_round_trip() {
-    for (name, make) in BOTH {
+    for (name, make) in EVERY {
         let mut flow = flow(make, Link::standard(), 4);
         // So little to send that the pipe is never found full.
         flow.offered = Some(mbit(2.0));
@@ -194,7 +194,7 @@ fn a_startup_that_lasts_longer_than_five_seconds_goes_on_after_looking_for_the_r
 
 #[test]
 fn an_application_that_stops_during_refill_loses_no_bandwidth_and_goes_on_to_up() {
-    for (name, make) in BOTH {
+    for (name, make) in EVERY {
         let mut flow = flow(make, Link::standard(), 5);
         flow.run(secs(1.5));
         while flow.sender.metrics().phase != "refill" {
