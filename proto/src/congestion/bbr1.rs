@@ -20,6 +20,8 @@
 //!   startup would otherwise end by chance at a hundredth of the bandwidth, and 1.25 x (1 - p) hardly climbs from there.
 //! - Thresholds in flight are the bandwidth-delay product and at least four datagrams, without quanta for offload.
 //! - The far side may hold datagrams for a copy on another path; the window then covers that time as well.
+//!
+//! [`Bbr1::cws`] is the same with a window gain that is scaled to share with loss-based flows (BBR-CWS, [`window_scaling`]).
 
 use std::time::{Duration, Instant};
 
@@ -29,6 +31,9 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 use super::filters::WindowedMax;
 use super::rate_sample::{AckBatch, LossBatch};
 use super::{Congestion, Control, Metrics, SendPhase, Sent, initial_window};
+use window_scaling::WindowScaling;
+
+mod window_scaling;
 
 /// 2 / ln 2: the least gain that doubles the rate each round (section 4.1.1.2 of the draft's design part).
 const STARTUP_GAIN: f64 = 2.885;
@@ -91,6 +96,8 @@ pub struct Bbr1 {
     random: Pcg32,
     phase: Phase,
     cycle_began: Instant,
+    /// What scales the window; `None` in version 1 by its draft.
+    scaling: Option<WindowScaling>,
     btl_bw: WindowedMax,
     rt_prop: Option<Duration>,
     rt_prop_at: Instant,
@@ -120,6 +127,7 @@ impl Bbr1 {
             random: Pcg32::seed_from_u64(seed),
             phase: Phase::Startup,
             cycle_began: now,
+            scaling: None,
             btl_bw: WindowedMax::new(BANDWIDTH_WINDOW_ROUNDS),
             rt_prop: None,
             rt_prop_at: now,
@@ -139,6 +147,11 @@ impl Bbr1 {
         }
     }
 
+    /// The same with a scaled window: BBR-CWS.
+    pub fn cws(smss: u64, seed: u64, now: Instant) -> Self {
+        Bbr1 { scaling: Some(WindowScaling::new()), ..Bbr1::new(smss, seed, now) }
+    }
+
     fn pacing_gain(&self) -> f64 {
         match self.phase {
             Phase::Startup => STARTUP_GAIN,
@@ -151,7 +164,7 @@ impl Bbr1 {
     fn cwnd_gain(&self) -> f64 {
         match self.phase {
             Phase::Startup | Phase::Drain => STARTUP_GAIN,
-            Phase::ProbeBw(_) => PROBE_BW_CWND_GAIN,
+            Phase::ProbeBw(_) => self.scaling.as_ref().map_or(PROBE_BW_CWND_GAIN, WindowScaling::gain),
             Phase::ProbeRtt => 1.0,
         }
     }
@@ -213,8 +226,12 @@ impl Bbr1 {
             _ => full_length,
         };
         if over {
-            self.phase = Phase::ProbeBw((index + 1) % CYCLE.len());
+            let next = (index + 1) % CYCLE.len();
+            self.phase = Phase::ProbeBw(next);
             self.cycle_began = now;
+            if let (0, Some(scaling), Some(rt_prop)) = (next, &mut self.scaling, self.rt_prop) {
+                scaling.end_cycle(rt_prop);
+            }
         }
     }
 
@@ -253,6 +270,9 @@ impl Bbr1 {
     fn update_rt_prop(&mut self, acked: &AckBatch, now: Instant) -> bool {
         let expired = now.saturating_duration_since(self.rt_prop_at) > RT_PROP_WINDOW;
         if let Some(rtt) = acked.sample.rtt {
+            if let Some(scaling) = &mut self.scaling {
+                scaling.on_rtt(rtt, matches!(self.phase, Phase::ProbeBw(_)), now);
+            }
             let least = self.least_rtt.map_or(rtt, |least| least.min(rtt));
             self.queueless = rtt < least * 5 / 4;
             self.least_rtt = Some(least);
@@ -375,6 +395,9 @@ impl Congestion for Bbr1 {
 
     fn on_lost(&mut self, lost: &LossBatch, now: Instant) {
         self.lost_since_ack = true;
+        if let Some(scaling) = &mut self.scaling {
+            scaling.on_lost();
+        }
         if lost.persistent {
             self.save_cwnd();
             self.recovery = None;

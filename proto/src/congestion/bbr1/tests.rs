@@ -5,6 +5,8 @@ use crate::congestion::PacedSender;
 use crate::congestion::testing::{Flow, Link, SMSS, mbit};
 use proptest::prelude::*;
 
+mod cws;
+
 fn flow(link: Link, seed: u64) -> Flow {
     Flow::new(|now| PacedSender::new(Box::new(Bbr1::new(SMSS, seed, now)), SMSS, now), link, seed)
 }
@@ -250,10 +252,12 @@ proptest! {
     #[test]
     fn what_must_always_hold_does_whatever_the_link_does(
         seed in any::<u64>(),
+        make in prop::sample::select(vec![Bbr1::new as fn(u64, u64, Instant) -> Bbr1, Bbr1::cws]),
         changes in prop::collection::vec((0.1f64..100.0, 1u64..200, 5_000u64..500_000, 0.0f64..0.5, 0u8..4), 1..6),
         batch in 1u64..=10,
     ) {
-        let mut flow = flow(Link::standard(), seed);
+        let sender = |now| PacedSender::new(Box::new(make(SMSS, seed, now)), SMSS, now);
+        let mut flow = Flow::new(sender, Link::standard(), seed);
         flow.batch = batch;
         for (rate, rtt_ms, queue, loss, what) in changes {
             flow.link = Link { rate: mbit(rate), rtt: Duration::from_millis(rtt_ms), queue, loss, ..flow.link };
