@@ -224,8 +224,8 @@ pub(crate) struct RunOptions {
     /// [default: both]
     #[arg(long, value_name = "SIDES")]
     pub(crate) bicast: Option<Sides>,
-    /// The congestion controller: bbr3, bbr3-draft, cubic, newreno or bbr1. With bicast all but bbr3 can be quite unfair
-    /// to others who share a network with it [default: bbr3]
+    /// The congestion controller: bbr3, bbr3-draft, cubic, newreno, bbr1, bbr2 or bbr-cws. With bicast all but bbr3 can be
+    /// quite unfair to others who share a network with it [default: bbr3]
     #[arg(long, value_name = "NAME")]
     pub(crate) congestion: Option<Algorithm>,
     /// Join a local address to one target behind the relay, for example 127.0.0.1:8080=example.org:80; may be given
@@ -269,8 +269,8 @@ pub(crate) struct DemoOptions {
     /// Only this scheme; may be given several times [default: unicast and bidirectional]
     #[arg(long = "scheme", value_enum, value_name = "SCHEME")]
     pub(crate) schemes: Vec<Scheme>,
-    /// Only this congestion controller: bbr3, bbr3-draft, cubic, newreno or bbr1; may be given several times
-    /// [default: cubic and bbr3]
+    /// Only this congestion controller: bbr3, bbr3-draft, cubic, newreno, bbr1, bbr2 or bbr-cws; may be given several
+    /// times [default: cubic and bbr3]
     #[arg(long = "congestion", value_name = "NAME")]
     pub(crate) controllers: Vec<Algorithm>,
 }

@@ -54,7 +54,7 @@ fn a_wrong_flag_is_refused_with_what_was_found_and_what_is_allowed() {
         (["--seconds", "0"], "invalid value '0' for '--seconds <SECONDS>': 0 is not in 1..=120"),
         (
             ["--congestion", "bbr9"],
-            "congestion controller \"bbr9\" is unknown: bbr3, bbr3-draft, cubic, newreno or bbr1",
+            "congestion controller \"bbr9\" is unknown: bbr3, bbr3-draft, cubic, newreno, bbr1, bbr2 or bbr-cws",
         ),
     ] {
         let output = demo(&arguments).output().unwrap();

@@ -59,7 +59,7 @@ fn a_wrong_command_line_ends_with_2_and_says_what_is_right() {
     home.fails("run --mode single --bicast client", 2, &["client", "the mode is single"]);
     home.fails("run --listen 127.0.0.1", 2, &["--listen", "write ADDRESS:PORT", "127.0.0.1:1080"]);
     home.fails("run --listen 1080", 2, &["write ADDRESS:PORT"]);
-    home.fails("run --congestion bbr2", 2, &["bbr2", "bbr3, bbr3-draft, cubic, newreno or bbr1"]);
+    home.fails("run --congestion bbr4", 2, &["bbr4", "bbr3, bbr3-draft, cubic, newreno, bbr1, bbr2 or bbr-cws"]);
     home.fails("run --forward 8080:example.org:80", 2, &["LISTEN=TARGET", "127.0.0.1:8080=example.org:80"]);
     home.fails("run --forward 127.0.0.1:1=2001:db8::1:80", 2, &["needs brackets"]);
     home.fails("run --link-file a --link b", 2, &["--link", "--link-file"]);

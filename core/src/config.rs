@@ -4,7 +4,7 @@
 //! version = 1
 //! mode = "bicast"             # single (default) or bicast
 //! bicast = "both"             # client, server or both (default); alone it means mode = "bicast"
-//! congestion = "bbr3"         # bbr3 (default), bbr3-draft, cubic, newreno or bbr1
+//! congestion = "bbr3"         # bbr3 (default), bbr3-draft, cubic, newreno, bbr1, bbr2 or bbr-cws
 //! interfaces = ["wlan0"]      # default: every way to the internet
 //! captive_check = true        # default; false: look for no login pages
 //! link_file = "pairing-link"  # relative to this file

@@ -27,8 +27,8 @@ pub struct Snapshot {
     /// How datagrams use the paths.
     #[serde(flatten)]
     pub mode: Mode,
-    /// The congestion controller asked for, of both directions: `bbr3`, `bbr3-draft`, `cubic`, `newreno`
-    /// or `bbr1`.
+    /// The congestion controller asked for, of both directions: `bbr3`, `bbr3-draft`, `cubic`, `newreno`,
+    /// `bbr1`, `bbr2` or `bbr-cws`.
     pub congestion: String,
     /// Time since the session was established, in seconds; 0 while there is none.
     pub uptime_s: f64,

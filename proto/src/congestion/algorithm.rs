@@ -21,12 +21,24 @@ pub enum Algorithm {
     NewReno,
     /// BBR version 1: sends at the delivery rate it measures, whatever the loss.
     Bbr1,
+    /// BBR version 2 as its draft has it.
+    Bbr2,
+    /// BBR version 1 with a window scaled to share with loss-based flows (BBR-CWS).
+    #[serde(rename = "bbr-cws")]
+    BbrCws,
 }
 
 impl Algorithm {
     /// Every algorithm, in the order in which help texts name them.
-    pub const ALL: [Algorithm; 5] =
-        [Algorithm::Bbr3, Algorithm::Bbr3Draft, Algorithm::Cubic, Algorithm::NewReno, Algorithm::Bbr1];
+    pub const ALL: [Algorithm; 7] = [
+        Algorithm::Bbr3,
+        Algorithm::Bbr3Draft,
+        Algorithm::Cubic,
+        Algorithm::NewReno,
+        Algorithm::Bbr1,
+        Algorithm::Bbr2,
+        Algorithm::BbrCws,
+    ];
 
     /// The name in configuration files, on the command line and in statistics.
     pub fn name(self) -> &'static str {
@@ -36,6 +48,8 @@ impl Algorithm {
             Algorithm::Cubic => "cubic",
             Algorithm::NewReno => "newreno",
             Algorithm::Bbr1 => "bbr1",
+            Algorithm::Bbr2 => "bbr2",
+            Algorithm::BbrCws => "bbr-cws",
         }
     }
 }
@@ -48,7 +62,7 @@ impl fmt::Display for Algorithm {
 
 /// A word that names no congestion controller.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("congestion controller {0:?} is unknown: bbr3, bbr3-draft, cubic, newreno or bbr1")]
+#[error("congestion controller {0:?} is unknown: bbr3, bbr3-draft, cubic, newreno, bbr1, bbr2 or bbr-cws")]
 pub struct UnknownAlgorithm(pub String);
 
 impl FromStr for Algorithm {

@@ -202,6 +202,8 @@ fn start(algorithm: Algorithm, seed: u64, now: Instant, mtu: u16) -> Running {
         Algorithm::Cubic => return Running::LossBased(LossBased::cubic(now, mtu)),
         Algorithm::NewReno => return Running::LossBased(LossBased::new_reno(now, mtu)),
         Algorithm::Bbr1 => Box::new(Bbr1::new(smss, seed, now)),
+        Algorithm::BbrCws => Box::new(Bbr1::cws(smss, seed, now)),
+        Algorithm::Bbr2 => Box::new(Bbr3::version_2(smss, seed, now)),
         Algorithm::Bbr3 => Box::new(Bbr3::new(smss, seed, now)),
         Algorithm::Bbr3Draft => Box::new(Bbr3::draft(smss, seed, now)),
     };

@@ -109,6 +109,8 @@ fn the_far_side_holds_for_a_loss_based_controller_in_full_and_only_while_the_win
         (Algorithm::Cubic, HoldClass::Full),
         (Algorithm::NewReno, HoldClass::Full),
         (Algorithm::Bbr1, HoldClass::Short),
+        (Algorithm::Bbr2, HoldClass::Short),
+        (Algorithm::BbrCws, HoldClass::Short),
     ] {
         let (handle, mut controller) = controller(algorithm, start);
         controller.on_sent(start, MTU.into(), 0);
