@@ -88,7 +88,9 @@ fn transport(congestion: Algorithm) -> Arc<TransportConfig> {
         Algorithm::Cubic => Arc::new(CubicConfig::default()),
         Algorithm::NewReno => Arc::new(NewRenoConfig::default()),
         // The only one it has.
-        Algorithm::Bbr1 | Algorithm::Bbr3 | Algorithm::Bbr3Draft => Arc::new(BbrConfig::default()),
+        Algorithm::Bbr1 | Algorithm::Bbr2 | Algorithm::Bbr3 | Algorithm::Bbr3Draft | Algorithm::BbrCws => {
+            Arc::new(BbrConfig::default())
+        }
     };
     let mut config = TransportConfig::default();
     config.congestion_controller_factory(factory);

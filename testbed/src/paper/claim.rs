@@ -16,6 +16,10 @@ pub enum Role {
     Tcp,
     /// QUIC with BBRv1.
     Bbr1,
+    /// QUIC with BBRv2, which the paper does not have.
+    Bbr2,
+    /// QUIC with BBR-CWS, which the paper does not have.
+    BbrCws,
     /// QUIC with BBRv3: the paper's was its library's of that time, ours are the draft's and the default.
     Bbr3,
 }
@@ -116,6 +120,8 @@ impl Role {
         match self {
             Role::Tcp => Carrier::TcpCubic,
             Role::Bbr1 => Carrier::Tandem(Algorithm::Bbr1),
+            Role::Bbr2 => Carrier::Tandem(Algorithm::Bbr2),
+            Role::BbrCws => Carrier::Tandem(Algorithm::BbrCws),
             Role::Bbr3 => Carrier::Tandem(bbr3),
         }
     }
@@ -124,6 +130,8 @@ impl Role {
         match self {
             Role::Tcp => "TCP",
             Role::Bbr1 => "BBRv1",
+            Role::Bbr2 => "BBRv2",
+            Role::BbrCws => "BBR-CWS",
             Role::Bbr3 => "BBRv3",
         }
     }

@@ -21,6 +21,8 @@ use super::record::BedKind;
 
 const TCP: Carrier = Carrier::TcpCubic;
 const BBR1: Carrier = Carrier::Tandem(Algorithm::Bbr1);
+const BBR2: Carrier = Carrier::Tandem(Algorithm::Bbr2);
+const BBR_CWS: Carrier = Carrier::Tandem(Algorithm::BbrCws);
 const BBR3: Carrier = Carrier::Tandem(Algorithm::Bbr3);
 const BBR3_DRAFT: Carrier = Carrier::Tandem(Algorithm::Bbr3Draft);
 
@@ -285,6 +287,10 @@ const DEEP: Topology = Topology { queue_bdp: 4.0, ..Topology::PAPER };
 /// Bicasting beside others than the paper's.
 const BESIDE: &[(Carrier, &[Scheme])] = &[(BBR3_DRAFT, &[Both]), (BBR3, &[Both])];
 
+/// The versions of BBR by their drafts, and what was made of the first.
+const VERSIONS: &[(Carrier, &[Scheme])] =
+    &[(BBR1, &[Unicast, Both]), (BBR_CWS, &[Unicast, Both]), (BBR2, &[Unicast, Both]), (BBR3_DRAFT, &[Unicast, Both])];
+
 /// Every experiment: the paper's, then ours.
 pub const FIGURES: &[Figure] = &[
     FIGURE_6,
@@ -337,6 +343,33 @@ pub const FIGURES: &[Figure] = &[
         stated: &[],
         aims: &[],
         ..FIGURE_15
+    },
+    Figure {
+        id: "versions-time",
+        title: "Download time of 100 MB with BBRv2 and BBR-CWS for comparison",
+        citation: "Adds to figures 6 and 7",
+        curves: VERSIONS,
+        losses: &[0.0, 1.0, 3.0, 5.0, 10.0, 15.0],
+        stated: &[],
+        aims: &[],
+        ..FIGURE_6
+    },
+    Figure {
+        id: "versions-beside",
+        title: "BBRv2 and BBR-CWS for comparison beside a CUBIC flow on each network",
+        citation: "Adds to figures 14 and 15",
+        curves: VERSIONS,
+        stated: &[],
+        ..FIGURE_14
+    },
+    Figure {
+        id: "deep-versions-beside",
+        title: "BBRv2 and BBR-CWS for comparison beside a CUBIC flow on each network, queue of 4 BDP",
+        citation: "Adds to figures 14 and 15",
+        topology: DEEP,
+        curves: VERSIONS,
+        stated: &[],
+        ..FIGURE_14
     },
     Figure {
         id: "deep-6",

@@ -47,6 +47,10 @@ impl Style {
     pub(super) const DRAFT: Self = Self::new(RGBColor(86, 180, 233), Some((10, 4)), 2, Marker::Diamond, false);
     /// BBRv1.
     pub(super) const BBR1: Self = Self::new(RGBColor(214, 120, 0), Some((3, 4)), 2, Marker::Triangle, true);
+    /// BBRv2.
+    pub(super) const BBR2: Self = Self::new(RGBColor(0, 130, 95), Some((14, 4)), 2, Marker::Square, false);
+    /// BBR-CWS.
+    pub(super) const BBR_CWS: Self = Self::new(RGBColor(170, 60, 130), Some((3, 3)), 2, Marker::Triangle, false);
     /// TCP, or the competitor on the reference network.
     pub(super) const TCP: Self = Self::new(BLACK, Some((6, 4)), 2, Marker::Square, true);
     /// TCP's second rival, or the competitor on the other network.

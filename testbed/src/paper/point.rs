@@ -45,6 +45,8 @@ impl Carrier {
             Carrier::Tandem(Algorithm::Bbr3) => "Tandem's BBRv3",
             Carrier::Tandem(Algorithm::Bbr3Draft) => "BBRv3 (draft)",
             Carrier::Tandem(Algorithm::Bbr1) => "BBRv1",
+            Carrier::Tandem(Algorithm::Bbr2) => "BBRv2",
+            Carrier::Tandem(Algorithm::BbrCws) => "BBR-CWS",
             Carrier::Tandem(Algorithm::Cubic) => "QUIC (CUBIC)",
             Carrier::Tandem(algorithm) => algorithm.name(),
         }

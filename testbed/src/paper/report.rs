@@ -378,6 +378,8 @@ fn rival(run: &Measured, network: usize) -> f64 {
 fn role(carrier: Carrier) -> Option<(Role, Algorithm)> {
     match carrier {
         Carrier::Tandem(Algorithm::Bbr1) => Some((Role::Bbr1, Algorithm::Bbr3)),
+        Carrier::Tandem(Algorithm::Bbr2) => Some((Role::Bbr2, Algorithm::Bbr3)),
+        Carrier::Tandem(Algorithm::BbrCws) => Some((Role::BbrCws, Algorithm::Bbr3)),
         Carrier::Tandem(bbr3 @ (Algorithm::Bbr3 | Algorithm::Bbr3Draft)) => Some((Role::Bbr3, bbr3)),
         Carrier::TcpCubic => Some((Role::Tcp, Algorithm::Bbr3)),
         _ => None,
@@ -389,6 +391,8 @@ fn style(carrier: Carrier) -> Style {
         Carrier::Tandem(Algorithm::Bbr3) => Style::OURS,
         Carrier::Tandem(Algorithm::Bbr3Draft) => Style::DRAFT,
         Carrier::Tandem(Algorithm::Bbr1) => Style::BBR1,
+        Carrier::Tandem(Algorithm::Bbr2) => Style::BBR2,
+        Carrier::Tandem(Algorithm::BbrCws) => Style::BBR_CWS,
         Carrier::TcpBbr => Style::OTHER_TCP,
         _ => Style::TCP,
     }
