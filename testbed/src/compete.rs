@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tandem_core::transport::ConnectError;
+use tandem_proto::measure::jain;
 use tokio::time::sleep;
 
 use crate::measure::{Amount, download};
@@ -28,12 +29,19 @@ pub struct Shares {
     pub ours: f64,
     /// The TCP flows of each path together.
     pub tcp: Vec<f64>,
+    /// Packets that our sender took for lost, in percent of those it sent.
+    pub lost_percent: f64,
 }
 
 impl Shares {
     /// Ours and what TCP got on one path.
     pub fn sum(&self, path: usize) -> f64 {
         self.ours + self.tcp[path]
+    }
+
+    /// Jain's index of ours and what TCP got on one path; 0 if nobody got anything.
+    pub fn jain(&self, path: usize) -> f64 {
+        jain([self.ours, self.tcp[path]]).unwrap_or(0.0)
     }
 
     /// The part of what TCP got in `alone` that it got here, on each path.
@@ -48,7 +56,7 @@ impl Shares {
     pub fn mean(shares: &[Shares]) -> Shares {
         let mean = |value: &dyn Fn(&Shares) -> f64| shares.iter().map(value).sum::<f64>() / shares.len() as f64;
         let tcp = (0..shares[0].tcp.len()).map(|path| mean(&|shares| shares.tcp[path])).collect();
-        Shares { ours: mean(&|shares| shares.ours), tcp }
+        Shares { ours: mean(&|shares| shares.ours), tcp, lost_percent: mean(&|shares| shares.lost_percent) }
     }
 }
 
@@ -82,7 +90,7 @@ impl Competition {
         let ours = beside.then(|| tokio::spawn(async move { download(&client, Amount::Bytes(u64::MAX)).await }));
         let count = || {
             let tcp = flows.iter().map(|flows| flows.iter().map(|flow| flow.delivered()).sum::<u64>());
-            (bed.client.stats().link.down.flow_bytes, tcp.collect::<Vec<_>>())
+            (bed.client.stats().link.down.flow_bytes, tcp.collect::<Vec<_>>(), bed.relay.stats())
         };
         sleep(self.settle).await;
         let before = count();
@@ -93,6 +101,8 @@ impl Competition {
         }
         let mbps = |before: u64, after: u64| (after - before) as f64 * 8e-6 / self.time.as_secs_f64();
         let tcp = before.1.iter().zip(&after.1).map(|(before, after)| mbps(*before, *after)).collect();
-        Ok(Shares { ours: mbps(before.0, after.0), tcp })
+        let sent = (after.2.packets_sent - before.2.packets_sent).max(1);
+        let lost_percent = (after.2.packets_lost - before.2.packets_lost) as f64 * 100.0 / sent as f64;
+        Ok(Shares { ours: mbps(before.0, after.0), tcp, lost_percent })
     }
 }
