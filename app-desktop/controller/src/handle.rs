@@ -44,7 +44,7 @@ pub enum Wish {
     Disconnect,
     /// Use the networks in this way.
     Mode(Mode),
-    /// Say something of a network, see [`Request::Set`].
+    /// Say something of a network, see [`Request::Set`](tandem_core::client::control::Request::Set).
     SetNetwork {
         /// The interface's name.
         network: String,
