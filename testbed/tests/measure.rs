@@ -58,8 +58,9 @@ fn speed_is_that_of_each_network_and_of_all_of_them() {
             let idle = row.idle_rtt_ms.unwrap();
             assert!((19.0..40.0).contains(&idle), "{row:#?}");
         }
+        // The narrower network carries copies of half of what the wider one does, so about half of the loss is left.
         let loss = |row: &tandem_proto::measure::SpeedRow| row.down.unwrap().loss_percent;
-        assert!(loss(wifi) > 0.6 && loss(all) < 0.5 * loss(wifi), "{rows:#?}");
+        assert!(loss(wifi) > 0.6 && loss(all) < 0.6 * loss(wifi), "{rows:#?}");
         engine.stop().await;
     });
 }
