@@ -13,6 +13,9 @@
 //!   the window (B2 4.6.4.4).
 //! - Below 1.2 Mbit/s a burst is one datagram.
 //!
+//! The rules are taken from a summary of version 2's draft, whose text was not at hand: details of recovery, and numbers of sections,
+//! may differ from it.
+//!
 //! Version 2's draft has another bound of the rate, `bw_hi`. Its rules raise it from infinity and never lower it, so it bounds
 //! nothing, and is not here. What it names `inflight_hi`, `inflight_lo` and `bw_lo` are `inflight_longterm` and the short-term bounds.
 //!
