@@ -8,10 +8,10 @@ use tandem_netem::{Bitrate, LinkConfig, Loss};
 use tandem_proto::measure::{Event, Kind, SpeedReport};
 use tandem_proto::mode::{Mode, Sides};
 
-/// Wi-Fi of 40 Mbit/s that loses 1 % each way, cellular of 20 Mbit/s, round trip 20 ms.
+/// Wi-Fi of 40 Mbit/s that loses 1 % each way, cellular of 30 Mbit/s, which can carry copies of more than half of that; round trip 20 ms.
 fn network(seed: u64) -> LinkConfig {
     let wifi = seed <= 2;
-    let rate = Bitrate::from_mbit(if wifi { 40 } else { 20 });
+    let rate = Bitrate::from_mbit(if wifi { 40 } else { 30 });
     let loss = if wifi { Loss::Random(0.01) } else { Loss::default() };
     LinkConfig { rate: Some(rate), loss, ..link(10, seed) }
 }
@@ -49,7 +49,7 @@ fn speed_is_that_of_each_network_and_of_all_of_them() {
         let [wifi, cell, all] = &rows[..] else { panic!("{rows:#?}") };
         assert_eq!((&wifi.networks[..], wifi.mode), (&["wifi0".to_owned()][..], Mode::Single));
         assert_eq!((all.networks.len(), all.mode), (2, Mode::Bicast(Sides::Both)));
-        for (row, link) in [(wifi, 40.0), (cell, 20.0), (all, 40.0)] {
+        for (row, link) in [(wifi, 40.0), (cell, 30.0), (all, 40.0)] {
             for load in [row.down, row.up] {
                 let load = load.unwrap_or_else(|| panic!("{row:#?}"));
                 assert!(load.mbps > 0.7 * link && load.mbps < 1.02 * link, "{row:#?}");
@@ -58,9 +58,8 @@ fn speed_is_that_of_each_network_and_of_all_of_them() {
             let idle = row.idle_rtt_ms.unwrap();
             assert!((19.0..40.0).contains(&idle), "{row:#?}");
         }
-        // The narrower network carries copies of half of what the wider one does, so about half of the loss is left.
         let loss = |row: &tandem_proto::measure::SpeedRow| row.down.unwrap().loss_percent;
-        assert!(loss(wifi) > 0.6 && loss(all) < 0.6 * loss(wifi), "{rows:#?}");
+        assert!(loss(wifi) > 0.6 && loss(all) < 0.5 * loss(wifi), "{rows:#?}");
         engine.stop().await;
     });
 }

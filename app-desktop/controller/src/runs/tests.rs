@@ -1,3 +1,5 @@
+//! Runs that are kept, read back, set aside and shown.
+
 use serde_json::{Value, json};
 use tandem_proto::measure::{Load, SpeedRow};
 use tandem_proto::mode::{Mode, Sides};
